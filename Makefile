@@ -1,0 +1,45 @@
+# `make demo` and `make test` do all of their own set-up: a .venv in this folder, with the versions of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+export PYTHONUTF8 = 1
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo   clean the wrong labels of handwritten digits with MRBO and VRBO, print a table, draw a picture"
+	@echo "make test   run the tests"
+	@echo "make lint   check the format, the style and the types"
+	@echo "make bench  measure the speed on MNIST (set BILAX_DATA_DIR)"
+	@echo "make clean  remove the environment and what was generated"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "bilax needs Python 3.11 or newer; try: make PYTHON=python3.12 demo"; exit 1; }
+	@echo "Setting up $(VENV) (about a minute, once)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	@$(INSTALL) --editable '.[all]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	@$(INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo
+	@$(BIN)/bilax demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest --numprocesses 2 --durations 10
+
+lint: $(VENV)/.test
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pyright
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/pairing.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis bilax-demo.png

@@ -1,0 +1,47 @@
+"""bilax: bilevel optimization in JAX."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Name -> the module it lives in. Modules are imported when a name is first used, so that importing bilax
+# (and `bilax --help`) does not import JAX.
+_EXPORTS = {
+    "Problem": "bilax.problem",
+    "Oracle": "bilax.oracle",
+    "Counts": "bilax.oracle",
+    "make_oracle": "bilax.oracle",
+    "solve": "bilax.runner",
+    "iterate": "bilax.runner",
+    "SeriesGrows": "bilax.runner",
+    "Result": "bilax.results",
+    "History": "bilax.results",
+    "Info": "bilax.algorithms",
+    "ALGORITHMS": "bilax.algorithms",
+    "MRBO": "bilax.algorithms",
+    "VRBO": "bilax.algorithms",
+}
+_SUBPACKAGES = ("algorithms", "datasets", "hypergrad", "problems", "testing")
+
+__all__ = [*_EXPORTS, *_SUBPACKAGES, "__version__"]
+
+if TYPE_CHECKING:
+    from bilax import algorithms, datasets, hypergrad, problems, testing
+    from bilax.algorithms import ALGORITHMS, MRBO, VRBO, Info
+    from bilax.oracle import Counts, Oracle, make_oracle
+    from bilax.problem import Problem
+    from bilax.results import History, Result
+    from bilax.runner import SeriesGrows, iterate, solve
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
+    if name in _SUBPACKAGES:
+        return import_module(f"bilax.{name}")
+    raise AttributeError(f"module 'bilax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,3 @@
+from bilax.cli import main
+
+main()

@@ -1,0 +1,85 @@
+"""MRBO, the Momentum-based Recursive Bilevel Optimizer (Yang, Ji and Liang, NeurIPS 2021, Algorithm 1)."""
+
+from typing import NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+
+from bilax.algorithms.protocol import Info
+from bilax.hypergrad import gauge, neumann
+from bilax.hyperparameters import batch_size, count, hyperparameters, nonnegative, positive, series_step
+from bilax.oracle import Counts, Oracle, both
+from bilax.tree import axpy, norm, storm, zeros_like
+from bilax.types import Key, PyTree
+
+
+class State(NamedTuple):
+    k: jax.Array
+    x: PyTree  # x_k
+    y: PyTree  # y_k
+    x_prev: PyTree  # x_{k-1}
+    y_prev: PyTree  # y_{k-1}
+    v: PyTree  # v_{k-1}, tracks the hypergradient
+    u: PyTree  # u_{k-1}, tracks grad_y g
+    alpha: jax.Array  # alpha_k
+    beta: jax.Array  # beta_k
+    gauge: gauge.Gauge | None
+
+
+@final
+@hyperparameters
+class MRBO:
+    r"""A single loop with recursive momentum (STORM) on both levels.
+
+    .. math::
+        v_k &= \hat\nabla\Phi(x_k, y_k; B_x) + (1 - \alpha_k)(v_{k-1} - \hat\nabla\Phi(x_{k-1}, y_{k-1}; B_x)) \\
+        u_k &= \nabla_y G(x_k, y_k; B_y) + (1 - \beta_k)(u_{k-1} - \nabla_y G(x_{k-1}, y_{k-1}; B_y)) \\
+        x_{k+1} &= x_k - \gamma \eta_k v_k, \qquad y_{k+1} = y_k - \lambda \eta_k u_k \\
+        \eta_k &= d / (m + k)^{1/3}, \quad \alpha_{k+1} = c_1 \eta_k^2, \quad \beta_{k+1} = c_2 \eta_k^2
+
+    alpha and beta are kept at most 1. Batches of size S; one iteration makes 2S calls of the gradients of F and
+    G and of the Jacobian-vector product, and 2QS of the Hessian-vector product.
+
+    >>> MRBO(gamma=0.5, S=10).cost(k=0)
+    Counts(F=20, G=20, JV=20, HV=60, HINV=0)
+    """
+
+    gamma: float = nonnegative(0.1, "outer step size")
+    lam: float = nonnegative(0.1, "inner step size, lambda in the paper")
+    c1: float = nonnegative(1.0, "outer momentum, alpha_{k+1} = c1 eta_k^2")
+    c2: float = nonnegative(1.0, "inner momentum, beta_{k+1} = c2 eta_k^2")
+    d: float = positive(1.0, "scale of eta_k = d / (m + k)^(1/3)")
+    m: float = positive(8.0, "delay of eta_k = d / (m + k)^(1/3)")
+    Q: int = count(3, "Hessian-vector products per hypergradient")
+    eta: float | gauge.Auto = series_step("auto", "step of the Neumann series, below 1/L")
+    S: int = batch_size(64, "size of every batch")
+
+    def init(self, x0: PyTree, y0: PyTree) -> State:
+        # alpha_0 = beta_0 = 1 turns lines 7-8 into line 5, so step needs no branch on k.
+        k, one = jnp.zeros((), jnp.int32), jnp.ones((), float)
+        return State(k, x0, y0, x0, y0, zeros_like(x0), zeros_like(y0), one, one, gauge.init(self.eta, x0, y0))
+
+    def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
+        key_y, key_x, key_L = jax.random.split(key, 3)
+        B_y = oracle.draw_G(key_y, self.S)  # line 3
+        B_x = neumann.draw(oracle, key_x, self.S, self.Q)
+        eta, L = gauge.read(self.eta, s.gauge, oracle, key_L, s.x, s.y, self.S)
+
+        def estimates(x, y):
+            return neumann.hypergrad(oracle, x, y, B_x, eta), oracle.grad_G(x, y, B_y)
+
+        (Phi, G_y), (Phi_prev, G_y_prev) = both(estimates, (s.x, s.y), (s.x_prev, s.y_prev))
+        v = storm(s.v, s.alpha, Phi.value, Phi_prev.value)  # lines 5, 7
+        u = storm(s.u, s.beta, G_y, G_y_prev)  # lines 5, 8
+
+        eta_k = self.d / (self.m + s.k) ** (1 / 3)  # line 10
+        alpha, beta = (jnp.minimum(c * eta_k**2, 1).astype(float) for c in (self.c1, self.c2))
+        x = axpy(-self.gamma * eta_k, v, s.x)  # line 11
+        y = axpy(-self.lam * eta_k, u, s.y)
+
+        growth = jnp.maximum(Phi.growth, Phi_prev.growth)
+        state = State(s.k + 1, x, y, s.x, s.y, v, u, alpha, beta, gauge.note(L, growth))
+        return state, Info(norm(v), norm(u), eta, growth, neumann.grew(growth), gauge.probes(L))
+
+    def cost(self, k: int) -> Counts:
+        return 2 * (Counts(G=self.S) + neumann.cost(self.S, self.Q))

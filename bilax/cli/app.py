@@ -1,0 +1,106 @@
+"""The commands. Each imports what it needs when it runs, so that --help is quick."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.table import Table
+except ImportError:
+    sys.exit("The command line needs typer and rich: pip install 'bilax[cli]'")
+
+app = typer.Typer(
+    name="bilax",
+    help="Bilevel optimization in JAX: learn weights, penalties and other hyper-parameters by the thousand.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+
+def main() -> None:
+    """Run the program; a user's mistake gets a message, not a traceback."""
+    try:
+        app()
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from bilax import __version__
+
+        console.print(f"bilax {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = (
+        False
+    ),
+) -> None:
+    pass
+
+
+@app.command(epilog="Example: [bold]bilax demo --out digits.png[/bold]")
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to write the picture (PNG).")] = Path("bilax-demo.png"),
+    seed: Annotated[int, typer.Option(min=0, help="Decides the split, the wrong labels and the batches.")] = 0,
+) -> None:
+    """Find the wrong labels among handwritten digits with MRBO and VRBO: a table and a picture."""
+    if out.is_dir() or not out.parent.is_dir():
+        raise ValueError(f"cannot write {out}: give a file name in a folder that exists.")
+    from bilax.experiments import demo as experiment
+
+    outcome = experiment.run(seed, announce=lambda text: console.print(text, highlight=False))
+    experiment.picture(outcome, out)
+    table = Table()
+    table.add_column("trained on / by")
+    for title in ("loss", "accuracy", "AUROC", "seconds", "F", "G", "JV", "HV"):
+        table.add_column(title, justify="right")
+    for row in outcome.rows:
+        calls = [""] * 4 if row.counts is None else [_short(getattr(row.counts, c)) for c in ("F", "G", "JV", "HV")]
+        auroc = "" if row.auroc != row.auroc else f"{row.auroc:.3f}"
+        numbers = (f"{row.train_loss:.3f}", f"{row.test_accuracy:.3f}", auroc, f"{row.seconds:.1f}")
+        table.add_row(row.method, *numbers, *calls)
+    console.print(table)
+    console.print(
+        "loss: on the true labels of the training digits; accuracy: on the test digits\n"
+        "AUROC: how well the learned weights tell wrong labels from right ones (1 is perfect)\n"
+        "seconds: without compilation; F, G, JV, HV: oracle calls, in samples",
+        highlight=False,
+    )
+    console.print(f"picture: {out}", highlight=False)
+
+
+@app.command("list", epilog="Example: [bold]bilax list --json[/bold]")
+def list_algorithms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False):
+    """List the algorithms and their hyper-parameters."""
+    from bilax.cli.catalogue import catalogue
+
+    entries = catalogue()
+    if as_json:
+        print(json.dumps(entries, indent=2))
+        return
+    for entry in entries:
+        console.print(f"[bold]{entry['name']}[/bold]  {entry['summary']}", highlight=False)
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+        for parameter in entry["parameters"]:
+            table.add_row(
+                parameter["name"], str(parameter["default"]), f"{parameter['meaning']} ({parameter['allowed']})"
+            )
+        console.print(table)
+
+
+def _short(number: int) -> str:
+    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{suffix}"
+    return str(number)

@@ -1,0 +1,1 @@
+"""Experiments: what was run, with which settings, and what came out."""

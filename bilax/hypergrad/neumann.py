@@ -1,0 +1,82 @@
+"""The Neumann-series hypergradient estimator (Yang, Ji and Liang, 2021, Algorithm 3, equations 4 and 5)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bilax.oracle import Counts, Oracle
+from bilax.tree import axpy, mean, norm, scale, size
+from bilax.types import Key, PyTree, Scalar
+
+
+class Batches(NamedTuple):
+    """B_x = {B_F, B_G, B_1, ..., B_Q}: independent batches, so that equation 4 has no bias from sampling."""
+
+    F: PyTree
+    G: PyTree
+    H: Key  # the keys of B_Q, ..., B_1, in the order of use: each batch is drawn where it is used
+    S: int
+
+
+class Estimate(NamedTuple):
+    value: PyTree  # the estimate of grad Phi
+    growth: jax.Array  # max over q of |r_{q+1}| / |r_q|, above 1 only if eta is too large
+
+
+def draw(oracle: Oracle, key: Key, S: int, Q: int) -> Batches:
+    key_F, key_G, key_H = jax.random.split(key, 3)
+    return Batches(oracle.draw_F(key_F, S), oracle.draw_G(key_G, S), jax.random.split(key_H, Q), S)
+
+
+def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> Estimate:
+    r"""Equation 4.
+
+    .. math::
+        \nabla_x F(x,y;B_F) - \nabla_x \nabla_y G(x,y;B_G) \; \eta \sum_{q=-1}^{Q-1} \prod_{j=Q-q}^{Q}
+        (I - \eta \nabla_y^2 G(x,y;B_j)) \, \nabla_y F(x,y;B_F)
+    """
+    F_x, r_0 = oracle.grad_F(x, y, B.F)  # line 2
+
+    def factor(carry, key):  # lines 3-6
+        r, total, growth = carry
+        B_j = oracle.draw_G(key, B.S)
+        r_next = axpy(-eta, oracle.hvp_G(x, y, B_j, r), r)
+        return (r_next, axpy(1, r_next, total), jnp.maximum(growth, _ratio(norm(r_next), norm(r)))), None
+
+    (_, total, growth), _ = jax.lax.scan(factor, (r_0, r_0, jnp.zeros_like(norm(r_0))), B.H)
+    M_Q = scale(eta, total)  # line 7
+    return Estimate(axpy(-1, oracle.jvp_G(x, y, B.G, M_Q), F_x), growth)  # line 8
+
+
+def hypergrad_per_sample(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> Estimate:
+    """Equation 5: the mean of S chains, chain i running equation 4 on the single samples xi_i, zeta_i, zeta_i^j."""
+    S = size(B.F)
+    if S != size(B.G):
+        raise ValueError(
+            f"the per-sample estimator pairs outer with inner samples, but the batches hold {S} and {size(B.G)}; "
+            "with sampler='full' it needs outer and inner data of equal length."
+        )
+
+    def chain(i):
+        def alone(batch):
+            return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, i, 1), batch)
+
+        single = oracle._replace(draw_G=lambda key, size: alone(oracle.draw_G(key, size)))
+        return hypergrad(single, x, y, B._replace(F=alone(B.F), G=alone(B.G)), eta)
+
+    chains = jax.vmap(chain)(jnp.arange(S))
+    return Estimate(mean(chains.value), chains.growth.max())
+
+
+def cost(S: int, Q: int) -> Counts:
+    return Counts(F=S, JV=S, HV=Q * S)
+
+
+def grew(growth: jax.Array) -> jax.Array:
+    """Tell whether a residual grew by more than rounding; no eta below 2/L lets it."""
+    return growth > 1 + jnp.finfo(growth.dtype).eps ** 0.5
+
+
+def _ratio(after: jax.Array, before: jax.Array) -> jax.Array:
+    return jnp.where(before > 0, after / jnp.where(before > 0, before, 1), 0)

@@ -1,0 +1,112 @@
+"""A bilevel problem: two losses on batches and the data they are averaged over."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bilax.types import PyTree
+
+Loss = Callable[[PyTree, PyTree, PyTree], jax.Array]
+Metrics = Callable[[PyTree, PyTree], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    r"""A bilevel problem, given by samples.
+
+    .. math::
+        \min_x \; \Phi(x) = \mathbb{E}_\xi F(x, y^*(x); \xi)
+        \quad \text{where} \quad y^*(x) = \arg\min_y \mathbb{E}_\zeta G(x, y; \zeta)
+
+    Attributes:
+      outer_loss: ``F(x, y, batch) -> scalar``, the mean over the batch, in plain JAX.
+      inner_loss: ``G(x, y, batch) -> scalar``, the mean over the batch, strongly convex in y.
+      outer_data: a pytree of arrays that share their leading axis, one entry per sample.
+      inner_data: likewise, for the inner loss.
+      x0, y0: where to start, unless `solve` is told otherwise.
+      metrics: ``metrics(x, y) -> {name: number}``, measured between chunks, never timed.
+
+    >>> import jax.numpy as jnp
+    >>> problem = Problem(
+    ...     outer_loss=lambda x, y, batch: jnp.mean((y - batch) ** 2),
+    ...     inner_loss=lambda x, y, batch: jnp.mean((y - x - batch) ** 2),
+    ...     outer_data=jnp.ones(10),
+    ...     inner_data=jnp.zeros(20),
+    ... )
+    >>> problem.outer_size, problem.inner_size
+    (10, 20)
+    """
+
+    outer_loss: Loss
+    inner_loss: Loss
+    outer_data: PyTree
+    inner_data: PyTree
+    x0: PyTree = None
+    y0: PyTree = None
+    metrics: Metrics | None = None
+
+    def __post_init__(self):
+        for name in ("outer_loss", "inner_loss"):
+            if not callable(getattr(self, name)):
+                raise TypeError(
+                    f"{name} must be a function of (x, y, batch) that returns a scalar; "
+                    f"got {type(getattr(self, name)).__name__}."
+                )
+        for name in ("outer_data", "inner_data"):
+            object.__setattr__(self, name, _as_data(name, getattr(self, name)))
+
+    @property
+    def outer_size(self) -> int:
+        return jax.tree.leaves(self.outer_data)[0].shape[0]
+
+    @property
+    def inner_size(self) -> int:
+        return jax.tree.leaves(self.inner_data)[0].shape[0]
+
+
+def _as_data(name: str, data: PyTree) -> PyTree:
+    """Move the data to the device once, and refuse data that cannot be cut into batches."""
+    described = {f"{name}{jax.tree_util.keystr(path)}": leaf for path, leaf in jax.tree.leaves_with_path(data)}
+    if not described:
+        raise ValueError(f"{name} holds no arrays; give a pytree of arrays that share their leading axis.")
+    for path, leaf in described.items():
+        if np.ndim(leaf) == 0:
+            raise ValueError(
+                f"{path} is a scalar; every array in {name} needs a leading axis with one entry per sample. "
+                "Constants belong in the loss function."
+            )
+    sizes = {path: np.shape(leaf)[0] for path, leaf in described.items()}
+    if len(set(sizes.values())) > 1:
+        listing = ", ".join(f"{path} has {n}" for path, n in sizes.items())
+        raise ValueError(f"the arrays in {name} must share their leading axis, one entry per sample; {listing}.")
+    if 0 in sizes.values():
+        raise ValueError(f"{name} has no samples; its arrays have a leading axis of length 0.")
+    return jax.tree.map(jnp.asarray, data)
+
+
+def as_variable(name: str, value: PyTree) -> PyTree:
+    """Return x0 or y0 as a pytree of floating arrays, or say what is wrong with it."""
+    leaves = jax.tree.leaves_with_path(value)
+    if not leaves:
+        raise ValueError(
+            f"{name} is empty; give a pytree with at least one floating-point array (or set it on the problem)."
+        )
+    for path, leaf in leaves:
+        where = f"{name}{jax.tree_util.keystr(path)}"
+        try:
+            array = jnp.asarray(leaf)
+        except TypeError:
+            raise TypeError(f"{where} is a {type(leaf).__name__}; {name} must hold floating-point arrays.") from None
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            raise TypeError(
+                f"{where} has dtype {array.dtype}; {name} must hold floating-point arrays, "
+                "because it is moved by gradient steps. Convert it, e.g. with .astype(float)."
+            )
+        if array.size == 0:
+            raise ValueError(f"{where} has shape {array.shape}, which holds no numbers.")
+    # A strong copy: a weakly typed leaf would change its type after the first step.
+    return jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype), value)

@@ -1,0 +1,126 @@
+"""Hyper-cleaning: learn a weight for every training sample so that the model fits a small trusted set."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bilax.problem import Problem
+from bilax.types import PyTree
+
+
+class HyperCleaning(NamedTuple):
+    """Features (with a bias feature), the labels as given, the true ones, and a clean validation and test set."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    true_labels: np.ndarray
+    trusted_features: np.ndarray
+    trusted_labels: np.ndarray
+    test_features: np.ndarray
+    test_labels: np.ndarray
+    classes: int
+
+    @property
+    def corrupted(self) -> np.ndarray:
+        return self.labels != self.true_labels
+
+
+def corrupt_labels(labels: np.ndarray, rate: float, classes: int, seed: int) -> np.ndarray:
+    """Return a copy in which round(rate * n) labels, chosen at random, are moved to a different class.
+
+    >>> labels = np.zeros(10, int)
+    >>> (corrupt_labels(labels, 0.3, classes=4, seed=0) != labels).sum()
+    np.int64(3)
+    """
+    if not 0 <= rate <= 1:
+        raise ValueError(f"the noise rate must be from 0 to 1; got {rate!r}.")
+    if classes < 2:
+        raise ValueError(f"labels can be corrupted among at least 2 classes; got {classes}.")
+    rng = np.random.default_rng(seed)
+    chosen = rng.permutation(len(labels))[: round(rate * len(labels))]
+    noisy = np.array(labels)
+    noisy[chosen] = (noisy[chosen] + rng.integers(1, classes, size=len(chosen))) % classes
+    return noisy
+
+
+def cross_entropy(y: jax.Array, features: jax.Array, labels: jax.Array) -> jax.Array:
+    """Return the loss of every sample; y is (classes, features), which makes the backward pass cheap."""
+    logits = features @ y.T
+    # A masked sum, not a gather: its derivatives are elementwise.
+    mine = jnp.sum(jnp.where(labels[:, None] == jnp.arange(logits.shape[1]), logits, 0), axis=1)
+    return jax.nn.logsumexp(logits, axis=1) - mine
+
+
+def hyper_cleaning(data: HyperCleaning, C: float = 0.001) -> Problem:
+    r"""Return the problem of the paper's Appendix B.
+
+    .. math::
+        \min_\lambda \frac{1}{|V|} \sum_{i \in V} \mathrm{CE}(w^* a_i, l_i), \qquad
+        w^* = \arg\min_w \frac{1}{|T|} \sum_{i \in T} \sigma(\lambda_i) \mathrm{CE}(w a_i, l_i) + C \|w\|^2
+
+    x is lambda, one number per training sample; y is w, of shape (classes, features). The sample's number travels
+    with its batch, so that each weight meets its own sample.
+    """
+
+    def inner_loss(x: jax.Array, y: jax.Array, batch: PyTree) -> jax.Array:
+        weights = jax.nn.sigmoid(x[batch["index"]])
+        return jnp.mean(weights * cross_entropy(y, batch["features"], batch["labels"])) + C * jnp.sum(y**2)
+
+    def outer_loss(x: jax.Array, y: jax.Array, batch: PyTree) -> jax.Array:
+        return jnp.mean(cross_entropy(y, batch["features"], batch["labels"]))
+
+    n, features = data.features.shape
+    trusted = {"features": data.trusted_features, "labels": data.trusted_labels}
+    training = {"features": data.features, "labels": data.labels, "index": np.arange(n)}
+    dtype = jnp.asarray(data.features).dtype
+    return Problem(
+        outer_loss,
+        inner_loss,
+        outer_data=trusted,
+        inner_data=training,
+        x0=jnp.zeros(n, dtype),
+        y0=jnp.zeros((data.classes, features), dtype),
+        metrics=_metrics(data),
+    )
+
+
+def _metrics(data: HyperCleaning):
+    corrupted = data.corrupted
+    device = {
+        "train": (jnp.asarray(data.features), jnp.asarray(data.true_labels)),
+        "val": (jnp.asarray(data.trusted_features), jnp.asarray(data.trusted_labels)),
+        "test": (jnp.asarray(data.test_features), jnp.asarray(data.test_labels)),
+    }
+
+    @jax.jit
+    def losses(y, device):
+        loss = {f"{name}_loss": cross_entropy(y, *part).mean() for name, part in device.items()}
+        features, labels = device["test"]
+        return loss | {"test_accuracy": jnp.mean(jnp.argmax(features @ y.T, axis=1) == labels)}
+
+    def metrics(x, y):
+        weights = np.asarray(jax.nn.sigmoid(x))
+        return {
+            **losses(y, device),
+            "auroc": auroc(-weights, corrupted),
+            "weight_clean": weights[~corrupted].mean(),
+            "weight_corrupted": weights[corrupted].mean() if corrupted.any() else np.nan,
+        }
+
+    return metrics
+
+
+def auroc(score: np.ndarray, positive: np.ndarray) -> float:
+    """Return the chance that a positive sample scores above a negative one, ties counted half.
+
+    >>> auroc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True]))
+    0.75
+    """
+    positives, negatives = int(positive.sum()), int((~positive).sum())
+    if positives == 0 or negatives == 0:
+        return float("nan")
+    _, inverse, counts = np.unique(score, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    return float((rank[positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))

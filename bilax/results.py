@@ -1,0 +1,78 @@
+"""What a run leaves behind."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from bilax.oracle import Counts
+from bilax.types import PyTree
+
+if TYPE_CHECKING:
+    import pandas
+
+Status = Literal["done", "diverged", "timeout", "interrupted"]
+
+
+class History(Sequence[dict[str, Any]]):
+    """Rows of measurements, the first at the starting point.
+
+    >>> history = History([{"k": 0, "loss": 2.0}, {"k": 5, "loss": 1.0, "norm_v": 0.1}])
+    >>> history[-1]["loss"], history.column("loss").tolist(), history.column("norm_v").tolist()
+    (1.0, [2.0, 1.0], [nan, 0.1])
+    """
+
+    def __init__(self, rows: Sequence[dict[str, Any]] = ()):
+        self.rows = list(rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return History(self.rows[index]) if isinstance(index, slice) else self.rows[index]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __repr__(self) -> str:
+        return f"History({len(self)} rows of {', '.join(self.names)})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for row in self.rows for name in row))
+
+    def column(self, name: str) -> np.ndarray:
+        """Return one quantity over the rows, NaN where it was not measured."""
+        if name not in self.names:
+            raise KeyError(f"no quantity {name!r} was measured; there are {', '.join(self.names)}.")
+        return np.array([row.get(name, np.nan) for row in self.rows])
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError(
+                "to_pandas needs pandas: pip install pandas. Without it, use history.rows or history.column(name)."
+            ) from None
+        return pandas.DataFrame(self.rows)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of `bilax.solve`."""
+
+    x: PyTree
+    y: PyTree
+    state: Any  # the algorithm's last state: .k .x .y and the method's own fields
+    counts: Counts  # oracle calls made, in samples
+    history: History
+    status: Status
+    message: str  # the status in words: why the run ended, and what to do about it
+    seconds: float  # spent in the algorithm alone
+    compile_seconds: float
+    eval_seconds: float  # spent in the metrics
+
+    def __repr__(self) -> str:
+        last = ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.history[-1].items())
+        return f"Result({self.status}: {self.message} {last})"

@@ -1,0 +1,356 @@
+"""Drive any algorithm on any problem: compile once, scan in chunks, measure outside the clock."""
+
+import math
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bilax import keys, progress
+from bilax.algorithms.protocol import Algorithm, Info
+from bilax.hypergrad import gauge
+from bilax.hyperparameters import Auto, batch_fields
+from bilax.oracle import Counts, from_parts, make_oracle
+from bilax.problem import Loss, Metrics, Problem, as_variable
+from bilax.results import History, Result, Status
+from bilax.sampler import Sampler, full, resolve
+from bilax.tree import all_finite, where
+from bilax.types import PyTree, Scalar
+
+LONGEST = 128  # steps in one call of the compiled program
+RESPONSE = 0.2  # seconds after which the program should come back, for the clock, the bar and Ctrl-C
+
+
+class SeriesGrows(UserWarning):
+    """The step eta of a Neumann series is too large for the inner Hessian."""
+
+
+class Run(NamedTuple):
+    """What the compiled program hands from step to step. Why it came back is in the last three."""
+
+    state: Any
+    info: Info
+    probes: jax.Array
+    nonfinite: jax.Array
+    converged: jax.Array
+    grew: jax.Array
+
+
+def solve(
+    problem: Problem,
+    algorithm: Algorithm,
+    x0: PyTree = None,
+    y0: PyTree = None,
+    *,
+    steps: int,
+    seed: int = 0,
+    sampler: str | Sampler = "iid",
+    every: int | None = None,
+    metrics: Metrics | None = None,
+    time_limit: float | None = None,
+    tol: float | None = None,
+    progress: bool | None = None,
+) -> Result:
+    """Run an algorithm on a problem.
+
+    Args:
+      problem: what to solve.
+      algorithm: with which method and hyper-parameters, e.g. ``bilax.MRBO(gamma=0.1)``.
+      x0, y0: where to start; pytrees of floating arrays. By default what the problem says.
+      steps: iterations of the algorithm, at most.
+      seed: decides every batch. Nothing else does: not ``every``, not the clock.
+      sampler: "iid" (with replacement), "epoch" (shuffled, without), "full" (all data), or a function.
+      every: iterations from one measurement to the next; by default about 20 measurements.
+      metrics: ``metrics(x, y) -> {name: number}``; its time is kept apart. By default the problem's.
+      time_limit: stop after so many seconds in the algorithm, compilation and metrics not counted.
+      tol: stop once the norm of the hypergradient estimate is at most this.
+      progress: show a bar; by default if standard error is a terminal.
+
+    Returns:
+      A `Result`. A run that turns non-finite ends with the status "diverged" and its last finite state.
+
+    >>> import jax.numpy as jnp
+    >>> problem = Problem(
+    ...     outer_loss=lambda x, y, batch: jnp.mean((y - batch) ** 2),
+    ...     inner_loss=lambda x, y, batch: jnp.mean((y - x - batch) ** 2),
+    ...     outer_data=jnp.ones(10),
+    ...     inner_data=jnp.zeros(20),
+    ... )
+    >>> from bilax.algorithms import MRBO
+    >>> result = solve(problem, MRBO(gamma=0.5, lam=0.5, S=5), jnp.zeros(()), jnp.zeros(()), steps=200)
+    >>> result.status, round(float(result.x), 2)
+    ('done', 1.0)
+    """
+    steps, every = _checked_steps(steps, every)
+    limit = math.inf if time_limit is None else _positive("time_limit", time_limit)
+    x0 = as_variable("x0", problem.x0 if x0 is None else x0)
+    y0 = as_variable("y0", problem.y0 if y0 is None else y0)
+    sampler = resolve(sampler)
+    advance = partial(
+        _advance,
+        problem.outer_loss,
+        problem.inner_loss,
+        sampler,
+        algorithm,
+        problem.outer_data,
+        problem.inner_data,
+        keys.root(_checked_seed(seed)),
+        jnp.asarray(-1.0 if tol is None else _positive("tol", tol), float),
+    )
+    cost = _cost_per_step(algorithm, problem, sampler)
+    measure = _Measurements(metrics or problem.metrics)
+
+    run = _start(algorithm.init(x0, y0))
+    tic = time.perf_counter()
+    jax.block_until_ready(advance(run, 0, False))  # no steps: this compiles
+    compile_seconds = time.perf_counter() - tic
+
+    counts, seconds, pace, warned, status = Counts(), 0.0, RESPONSE, False, None
+    k = 0
+    measure(run, seconds, counts)
+    with _interrupts() as interrupted, _bar(steps, algorithm, progress) as update:
+        while status is None:
+            stop = min(steps, (k // every + 1) * every, k + max(1, min(LONGEST, int(RESPONSE / pace))))
+            tic = time.perf_counter()
+            run = jax.block_until_ready(advance(run, stop, warned))
+            elapsed = time.perf_counter() - tic
+            done = int(run.state.k)
+            counts = sum((cost(i) for i in range(k, done)), counts) + Counts(HV=int(run.probes))
+            seconds += elapsed
+            pace = max(elapsed, 1e-6) / max(1, done - k)
+            k = done
+            if run.grew and not warned:
+                _warn_series_grows(algorithm, problem, sampler, run)
+                warned = True
+            status = _why_stop(run, k >= steps, seconds >= limit, interrupted())
+            if k > measure.history[-1]["k"] and (status is not None or k % every == 0):
+                measure(run, seconds, counts)
+            update(k, f"|v| = {float(run.info.norm_v):.2e}")
+
+    return Result(
+        x=run.state.x,
+        y=run.state.y,
+        state=run.state,
+        counts=counts,
+        history=measure.history,
+        status=status,
+        message=_message(status, run, k, tol, time_limit),
+        seconds=seconds,
+        compile_seconds=compile_seconds,
+        eval_seconds=measure.seconds,
+    )
+
+
+def iterate(
+    problem: Problem,
+    algorithm: Algorithm,
+    x0: PyTree,
+    y0: PyTree,
+    *,
+    steps: int,
+    seed: Scalar = 0,
+    sampler: str | Sampler = "iid",
+) -> tuple[Any, Info]:
+    """Run ``steps`` iterations as one pure function: to be jitted, or vmapped over seeds or hyper-parameters.
+
+    Returns the last state and the `Info` of every step, stacked. The iterates are those of `solve`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from bilax.algorithms import MRBO
+    >>> problem = Problem(
+    ...     outer_loss=lambda x, y, batch: jnp.mean((y - batch) ** 2),
+    ...     inner_loss=lambda x, y, batch: jnp.mean((y - x - batch) ** 2),
+    ...     outer_data=jnp.ones(10),
+    ...     inner_data=jnp.zeros(20),
+    ... )
+    >>> def final_x(gamma):
+    ...     return iterate(problem, MRBO(gamma=gamma), jnp.zeros(()), jnp.zeros(()), steps=50)[0].x
+    >>> jax.vmap(final_x)(jnp.array([0.01, 0.1, 1.0])).shape
+    (3,)
+    """
+    oracle = make_oracle(problem, sampler)
+    stream = keys.root(seed)
+    state = algorithm.init(as_variable("x0", x0), as_variable("y0", y0))
+    return jax.lax.scan(lambda s, _: algorithm.step(oracle, keys.at(stream, s.k), s), state, length=steps)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _advance(
+    F: Loss,
+    G: Loss,
+    sampler: Sampler,
+    algorithm: Algorithm,
+    outer_data: PyTree,
+    inner_data: PyTree,
+    stream: jax.Array,
+    tol: jax.Array,
+    run: Run,
+    stop: Scalar,
+    warned: Scalar,
+) -> Run:
+    """Take steps until k = stop, LONGEST at most, or until there is a reason to come back earlier."""
+    oracle = from_parts(F, G, outer_data, inner_data, sampler)
+
+    def step(run: Run) -> Run:
+        state, info = algorithm.step(oracle, keys.at(stream, run.state.k), run.state)
+        info = _canonical(info)
+        nonfinite = ~all_finite((state, info.norm_v, info.norm_u))
+        grew = info.diverging & ~warned
+        if isinstance(getattr(algorithm, "eta", None), Auto):
+            grew &= run.info.diverging  # the first time, eta="auto" measures again and lowers eta by itself
+        # Before the warning and at the end of a divergent run, the state is that before the step.
+        state = where(nonfinite | grew, run.state, state)
+        probes = jnp.where(nonfinite | grew, 0, info.probes)
+        return Run(state, info, run.probes + probes, nonfinite, (info.norm_v <= tol) & ~nonfinite & ~grew, grew)
+
+    def body(run: Run, _):
+        ended = run.nonfinite | run.converged | run.grew | (run.state.k >= stop)
+        return jax.lax.cond(ended, lambda run: run, step, run), None
+
+    fresh = run._replace(probes=jnp.zeros_like(run.probes), grew=jnp.zeros_like(run.grew))
+    return jax.lax.scan(body, fresh, length=LONGEST)[0]
+
+
+def _start(state: Any) -> Run:
+    no = jnp.zeros((), bool)
+    return Run(state, _canonical(Info(jnp.nan, jnp.nan)), jnp.zeros((), jnp.int32), no, no, no)
+
+
+def _canonical(info: Info) -> Info:
+    """Give every entry the dtype that it has in all algorithms."""
+    return Info(*(jnp.asarray(value, _INFO_DTYPES.get(name, float)) for name, value in info._asdict().items()))
+
+
+_INFO_DTYPES = {"diverging": bool, "probes": jnp.int32}
+
+
+class _Measurements:
+    """The history under way, and the time that measuring took."""
+
+    def __init__(self, metrics: Metrics | None):
+        self.metrics, self.history, self.seconds = metrics, History(), 0.0
+
+    def __call__(self, run: Run, seconds: float, counts: Counts) -> None:
+        tic = time.perf_counter()
+        row = {"k": int(run.state.k), "seconds": seconds, **asdict(counts)}
+        if row["k"] > 0:
+            row |= {name: np.asarray(value).item() for name, value in run.info._asdict().items() if name != "probes"}
+        if self.metrics is not None:
+            row |= {name: np.asarray(value).item() for name, value in self.metrics(run.state.x, run.state.y).items()}
+        self.history.rows.append(row)
+        self.seconds += time.perf_counter() - tic
+
+
+def _cost_per_step(algorithm: Algorithm, problem: Problem, sampler: Sampler) -> Callable[[int], Counts]:
+    if sampler is not full or not is_dataclass(algorithm):
+        return algorithm.cost
+    # The whole data set stands for a batch of any size.
+    names = batch_fields(algorithm)
+    on_outer = replace(algorithm, **dict.fromkeys(names, problem.outer_size))
+    on_inner = replace(algorithm, **dict.fromkeys(names, problem.inner_size))
+    return lambda k: replace(on_inner.cost(k), F=on_outer.cost(k).F)
+
+
+def _why_stop(run: Run, finished: bool, late: bool, interrupted: bool) -> Status | None:
+    if run.nonfinite:
+        return "diverged"
+    if run.converged or finished:
+        return "done"
+    if interrupted:
+        return "interrupted"
+    return "timeout" if late else None
+
+
+def _message(status: Status, run: Run, k: int, tol: float | None, time_limit: float | None) -> str:
+    if status == "diverged":
+        return (
+            f"step {k} gave numbers that are not finite; this is the state before it. "
+            "Try smaller step sizes, or eta='auto'."
+        )
+    if status == "timeout":
+        return f"the time limit of {time_limit:g} s was reached after {k} steps."
+    if status == "interrupted":
+        return f"interrupted after {k} steps."
+    if run.converged:
+        return f"the norm of the estimate fell to {float(run.info.norm_v):.3g} <= tol = {tol:g} after {k} steps."
+    return f"{k} steps taken."
+
+
+def _warn_series_grows(algorithm: Any, problem: Problem, sampler: Sampler, run: Run) -> None:
+    oracle = make_oracle(problem, sampler)
+    samples = min(1000, problem.inner_size)
+    power = jax.jit(lambda x, y: gauge.largest_eigenvalue(oracle, keys.root(0), x, y, samples)[0])
+    eta, growth = float(run.info.eta), float(run.info.growth)
+    L = max(float(power(run.state.x, run.state.y)), (1 + growth) / eta)  # a factor that grows proves the latter
+    remedy = (
+        'That eta="auto" cannot help it suggests an inner loss that is not convex in y here.'
+        if isinstance(getattr(algorithm, "eta", None), Auto)
+        else 'Set eta below this, or eta="auto".'
+    )
+    warnings.warn(
+        f"{type(algorithm).__name__}: the Neumann series grows at step {int(run.state.k)}: with eta = {eta:.3g} its "
+        f"residual gets {growth:.4g} times larger from one term to the next, so the hypergradient cannot be trusted. "
+        f"The largest eigenvalue of the inner Hessian is L = {L:.3g} here; the largest safe eta is 1/L = {1 / L:.3g}. "
+        f"{remedy}",
+        SeriesGrows,
+        stacklevel=3,
+    )
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C into a wish to stop, so that the state is kept; the second one is obeyed at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    asked = threading.Event()
+    previous = signal.getsignal(signal.SIGINT)
+
+    def ask(signum: int, frame: Any) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, previous)
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _bar(steps: int, algorithm: Any, shown: bool | None):
+    return progress.bar(steps, type(algorithm).__name__, shown)
+
+
+def _checked_steps(steps: Any, every: Any) -> tuple[int, int]:
+    if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool) or steps < 1:
+        raise ValueError(f"steps must be an integer >= 1; got {steps!r}.")
+    if every is None:
+        every = max(1, math.ceil(steps / 20))
+    if not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1:
+        raise ValueError(f"every (iterations from one measurement to the next) must be an integer >= 1; got {every!r}.")
+    return int(steps), int(every)
+
+
+def _checked_seed(seed: Any) -> int:
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be an integer from 0 to 2**32 - 1; got {seed!r}.")
+    return int(seed)
+
+
+def _positive(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not number > 0:
+        raise ValueError(f"{name} must be a number > 0; got {value!r}.")
+    return number

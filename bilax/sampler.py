@@ -1,0 +1,105 @@
+"""How batches are drawn: ``sampler(data, key, size) -> batch``."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from bilax import keys
+from bilax.tree import size as size_of
+from bilax.types import Key, PyTree
+
+Sampler: TypeAlias = Callable[[PyTree, Key, int], PyTree]
+
+# Each round of the shuffle leaves a slot where it is with probability 1/2, else moves it to a uniformly
+# random place, so the chance that a slot was never moved is 2**-ROUNDS.
+ROUNDS = 32
+
+
+def iid(data: PyTree, key: Key, size: int) -> PyTree:
+    """Draw with replacement: the samples are independent, as the theory assumes."""
+    index = jax.random.randint(key, (size,), 0, size_of(data))
+    return take(data, index)
+
+
+def epoch(data: PyTree, key: Key, size: int) -> PyTree:
+    """Go through the shuffled data without replacement, and through a new shuffle after that.
+
+    A stream is one endless sequence of shuffles; turn t of it takes the entries from ``t * size`` on. A batch
+    that reaches the end of a shuffle goes on with the next one, so no sample is left out, none is met twice
+    in one pass, and every position of every batch is uniform over the samples. Different streams have
+    different shuffles, so the batches of one step are independent of each other.
+    """
+    n = size_of(data)
+    if size > n:
+        raise ValueError(
+            f"a batch of {size} samples was asked for, but the data hold {n}; the epoch sampler draws without "
+            f"replacement. Use a batch size of at most {n}, or sampler='iid'."
+        )
+    return take(data, epoch_index(key, size, n))
+
+
+def full(data: PyTree, key: Key, size: int) -> PyTree:
+    """Take all of the data, whatever size is asked for: the deterministic limit of every method."""
+    return data
+
+
+SAMPLERS: dict[str, Sampler] = {"iid": iid, "epoch": epoch, "full": full}
+
+
+def resolve(sampler: str | Sampler) -> Sampler:
+    if callable(sampler):
+        return sampler
+    if sampler not in SAMPLERS:
+        raise ValueError(
+            f"unknown sampler {sampler!r}; choose one of {', '.join(map(repr, SAMPLERS))}, "
+            "or pass a function (data, key, size) -> batch."
+        )
+    return SAMPLERS[sampler]
+
+
+def take(data: PyTree, index: jax.Array) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), data)
+
+
+def epoch_index(key: Key, size: int, n: int) -> jax.Array:
+    """Return the sample numbers of one batch of the stream of shuffles of ``range(n)``."""
+    stream, turn = keys.parts(key)
+    shuffle, start = _divmod_product(turn, size, n)
+    slot = start + jnp.arange(size, dtype=jnp.uint32)
+    ahead = slot >= n
+    words = jax.vmap(lambda e: jax.random.bits(jax.random.fold_in(stream, e), (ROUNDS, 2)))(
+        shuffle + jnp.arange(2, dtype=jnp.uint32)
+    )
+    return _permute(jnp.where(ahead, slot - n, slot), ahead, words, n).astype(jnp.int32)
+
+
+def _permute(slot: jax.Array, ahead: jax.Array, words: jax.Array, n: int) -> jax.Array:
+    """Apply the swap-or-not shuffle (Hoang, Morris and Rogaway, 2012): O(batch), nothing of length n."""
+
+    def one_round(r: Any, i: jax.Array) -> jax.Array:
+        pivot = jnp.where(ahead, words[1, r, 0] % n, words[0, r, 0] % n)
+        salt = jnp.where(ahead, words[1, r, 1], words[0, r, 1])
+        partner = jnp.where(pivot >= i, pivot - i, pivot + n - i)
+        swap = _mix(jnp.maximum(i, partner) ^ salt) & 1
+        return jnp.where(swap, partner, i)
+
+    return jax.lax.fori_loop(0, ROUNDS, one_round, slot)
+
+
+def _mix(h: jax.Array) -> jax.Array:
+    """The finaliser of MurmurHash3: every input bit reaches every output bit."""
+    h = (h ^ (h >> 16)) * jnp.uint32(0x85EBCA6B)
+    h = (h ^ (h >> 13)) * jnp.uint32(0xC2B2AE35)
+    return h ^ (h >> 16)
+
+
+def _divmod_product(turn: jax.Array, size: int, n: int) -> tuple[jax.Array, jax.Array]:
+    """Return divmod(turn * size, n) in uint32 although the product may not fit, bit by bit of ``size``."""
+    whole, rest = turn // n, turn % n
+    quotient, remainder = jnp.zeros_like(turn), jnp.zeros_like(turn)
+    for bit in f"{size:b}":
+        doubled = 2 * remainder + (rest if bit == "1" else jnp.zeros_like(rest))
+        quotient, remainder = 2 * quotient + doubled // n, doubled % n
+    return whole * jnp.uint32(size) + quotient, remainder

@@ -1,0 +1,54 @@
+"""Arithmetic on pytrees: the few operations that algorithm files need.
+
+Scalars are cast to the dtype of the leaf they multiply, so that a float64 step size never turns
+float32 variables into float64 ones.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from bilax.types import PyTree, Scalar
+
+
+def axpy(a: Scalar, x: PyTree, y: PyTree) -> PyTree:
+    """Return ``a * x + y`` in the dtype of ``y``."""
+    return jax.tree.map(lambda xi, yi: (jnp.asarray(a, yi.dtype) * xi + yi).astype(yi.dtype), x, y)
+
+
+def scale(a: Scalar, x: PyTree) -> PyTree:
+    """Return ``a * x`` in the dtype of ``x``."""
+    return jax.tree.map(lambda xi: jnp.asarray(a, xi.dtype) * xi, x)
+
+
+def storm(m: PyTree, a: Scalar, new: PyTree, old: PyTree) -> PyTree:
+    """Return the recursive-momentum estimate ``new + (1 - a) * (m - old)``."""
+    return jax.tree.map(lambda mi, ni, oi: ni + (1 - jnp.asarray(a, mi.dtype)) * (mi - oi), m, new, old)
+
+
+def norm(x: PyTree) -> jax.Array:
+    """Return the Euclidean norm over all leaves, accumulated in at least float32."""
+    leaves = [leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)) for leaf in jax.tree.leaves(x)]
+    return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in leaves))
+
+
+def zeros_like(x: PyTree) -> PyTree:
+    return jax.tree.map(jnp.zeros_like, x)
+
+
+def mean(x: PyTree) -> PyTree:
+    """Return the mean over the leading axis of every leaf."""
+    return jax.tree.map(lambda xi: xi.mean(0), x)
+
+
+def where(condition: Scalar, x: PyTree, y: PyTree) -> PyTree:
+    return jax.tree.map(lambda xi, yi: jnp.where(condition, xi, yi), x, y)
+
+
+def all_finite(x: PyTree) -> jax.Array:
+    floats = [leaf for leaf in jax.tree.leaves(x) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)]
+    return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in floats]))
+
+
+def size(x: PyTree) -> int:
+    """Return the length of the leading axis that the leaves share."""
+    return jax.tree.leaves(x)[0].shape[0]
