@@ -14,7 +14,7 @@ _EXPORTS = {
     "make_oracle": "bilax.oracle",
     "solve": "bilax.runner",
     "iterate": "bilax.runner",
-    "SeriesGrows": "bilax.runner",
+    "UnsafeEta": "bilax.runner",
     "Result": "bilax.results",
     "History": "bilax.results",
     "Info": "bilax.algorithms",
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bilax.oracle import Counts, Oracle, make_oracle
     from bilax.problem import Problem
     from bilax.results import History, Result
-    from bilax.runner import SeriesGrows, iterate, solve
+    from bilax.runner import UnsafeEta, iterate, solve
 
 
 def __getattr__(name: str) -> Any:

@@ -53,7 +53,7 @@ def series_step(default: float | str, doc: str) -> float | Auto:
             return Auto() if value == "auto" else _refuse()
         return value if isinstance(value, Auto) else _real(value, lambda a: a > 0)
 
-    return _field(default, doc, check, 'a finite number > 0, or "auto"')
+    return _field(default, doc, check, 'a finite number > 0, or "auto"', series_step=True)
 
 
 def count(default: int, doc: str, at_least: int = 1) -> int:
@@ -94,9 +94,11 @@ def hyperparameters(cls: C) -> C:
     return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
 
 
-def batch_fields(algorithm: Any) -> tuple[str, ...]:
-    """Return the names of the hyper-parameters that are batch sizes."""
-    return tuple(f.name for f in dataclasses.fields(algorithm) if f.metadata.get("batch_size"))
+def names_of(kind: str, algorithm: Any) -> tuple[str, ...]:
+    """Return the names of the hyper-parameters of one kind: "batch_size" or "series_step"."""
+    if not dataclasses.is_dataclass(algorithm):
+        return ()
+    return tuple(field.name for field in dataclasses.fields(algorithm) if field.metadata.get(kind))
 
 
 def _refuse() -> Any:

@@ -85,7 +85,8 @@ def _as_data(name: str, data: PyTree) -> PyTree:
         raise ValueError(f"the arrays in {name} must share their leading axis, one entry per sample; {listing}.")
     if 0 in sizes.values():
         raise ValueError(f"{name} has no samples; its arrays have a leading axis of length 0.")
-    return jax.tree.map(jnp.asarray, data)
+    with jax.ensure_compile_time_eval():  # a problem made inside a jitted function may outlive it
+        return jax.tree.map(jnp.asarray, data)
 
 
 def as_variable(name: str, value: PyTree) -> PyTree:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 @contextmanager
 def bar(total: int, label: str, shown: bool | None) -> Iterator[Callable[[int, str], None]]:
     """Yield ``update(done, note)``. ``shown=None`` shows the bar if standard error is a terminal."""
+    forced = bool(shown)
     if shown is None:
         shown = sys.stderr.isatty()
     try:
@@ -25,6 +26,6 @@ def bar(total: int, label: str, shown: bool | None) -> Iterator[Callable[[int, s
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=Console(stderr=True, force_terminal=forced or None), transient=True) as progress:
         task = progress.add_task(label, total=total, note="")
         yield lambda done, note: progress.update(task, completed=done, note=note)

@@ -70,7 +70,7 @@ class Result:
     status: Status
     message: str  # the status in words: why the run ended, and what to do about it
     seconds: float  # spent in the algorithm alone
-    compile_seconds: float
+    compile_seconds: float  # and in looking at eta before the first step
     eval_seconds: float  # spent in the metrics
 
     def __repr__(self) -> str:

@@ -7,9 +7,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,11 @@ import numpy as np
 from bilax import keys, progress
 from bilax.algorithms.protocol import Algorithm, Info
 from bilax.hypergrad import gauge
-from bilax.hyperparameters import Auto, batch_fields
+from bilax.hyperparameters import Auto, names_of
 from bilax.oracle import Counts, from_parts, make_oracle
 from bilax.problem import Loss, Metrics, Problem, as_variable
 from bilax.results import History, Result, Status
-from bilax.sampler import Sampler, full, resolve
+from bilax.sampler import Sampler, full, iid, resolve
 from bilax.tree import all_finite, where
 from bilax.types import PyTree, Scalar
 
@@ -30,8 +30,8 @@ LONGEST = 128  # steps in one call of the compiled program
 RESPONSE = 0.2  # seconds after which the program should come back, for the clock, the bar and Ctrl-C
 
 
-class SeriesGrows(UserWarning):
-    """The step eta of a Neumann series is too large for the inner Hessian."""
+class UnsafeEta(UserWarning):
+    """The step eta of a Neumann series is above 1/L, L being the largest eigenvalue of the inner Hessian."""
 
 
 class Run(NamedTuple):
@@ -112,9 +112,10 @@ def solve(
     run = _start(algorithm.init(x0, y0))
     tic = time.perf_counter()
     jax.block_until_ready(advance(run, 0, False))  # no steps: this compiles
+    warned = _check_eta(algorithm, problem, run)
     compile_seconds = time.perf_counter() - tic
 
-    counts, seconds, pace, warned, status = Counts(), 0.0, RESPONSE, False, None
+    counts, seconds, pace, status = Counts(), 0.0, RESPONSE, None
     k = 0
     measure(run, seconds, counts)
     with _interrupts() as interrupted, _bar(steps, algorithm, progress) as update:
@@ -129,7 +130,7 @@ def solve(
             pace = max(elapsed, 1e-6) / max(1, done - k)
             k = done
             if run.grew and not warned:
-                _warn_series_grows(algorithm, problem, sampler, run)
+                _warn_series_grows(algorithm, problem, run)
                 warned = True
             status = _why_stop(run, k >= steps, seconds >= limit, interrupted())
             if k > measure.history[-1]["k"] and (status is not None or k % every == 0):
@@ -205,7 +206,7 @@ def _advance(
         info = _canonical(info)
         nonfinite = ~all_finite((state, info.norm_v, info.norm_u))
         grew = info.diverging & ~warned
-        if isinstance(getattr(algorithm, "eta", None), Auto):
+        if _is_auto(algorithm):
             grew &= run.info.diverging  # the first time, eta="auto" measures again and lowers eta by itself
         # Before the warning and at the end of a divergent run, the state is that before the step.
         state = where(nonfinite | grew, run.state, state)
@@ -251,12 +252,12 @@ class _Measurements:
 
 
 def _cost_per_step(algorithm: Algorithm, problem: Problem, sampler: Sampler) -> Callable[[int], Counts]:
-    if sampler is not full or not is_dataclass(algorithm):
+    sizes = names_of("batch_size", algorithm)
+    if sampler is not full or not sizes:
         return algorithm.cost
     # The whole data set stands for a batch of any size.
-    names = batch_fields(algorithm)
-    on_outer = replace(algorithm, **dict.fromkeys(names, problem.outer_size))
-    on_inner = replace(algorithm, **dict.fromkeys(names, problem.inner_size))
+    on_outer = replace(cast(Any, algorithm), **dict.fromkeys(sizes, problem.outer_size))
+    on_inner = replace(cast(Any, algorithm), **dict.fromkeys(sizes, problem.inner_size))
     return lambda k: replace(on_inner.cost(k), F=on_outer.cost(k).F)
 
 
@@ -285,25 +286,62 @@ def _message(status: Status, run: Run, k: int, tol: float | None, time_limit: fl
     return f"{k} steps taken."
 
 
-def _warn_series_grows(algorithm: Any, problem: Problem, sampler: Sampler, run: Run) -> None:
-    oracle = make_oracle(problem, sampler)
-    samples = min(1000, problem.inner_size)
-    power = jax.jit(lambda x, y: gauge.largest_eigenvalue(oracle, keys.root(0), x, y, samples)[0])
+def _is_auto(algorithm: Algorithm) -> bool:
+    return any(isinstance(getattr(algorithm, name), Auto) for name in names_of("series_step", algorithm))
+
+
+def _check_eta(algorithm: Algorithm, problem: Problem, run: Run) -> bool:
+    """Warn if a fixed eta is unsafe at the starting point, and tell whether it was."""
+    for name in names_of("series_step", algorithm):
+        eta = getattr(algorithm, name)
+        if isinstance(eta, Auto):
+            continue
+        L = _measured_L(problem, run)
+        if float(eta) * L > 1:
+            _warn(algorithm, f"{name} = {float(eta):.3g} is too large for the Neumann series", L)
+            return True
+    return False
+
+
+def _warn_series_grows(algorithm: Algorithm, problem: Problem, run: Run) -> None:
     eta, growth = float(run.info.eta), float(run.info.growth)
-    L = max(float(power(run.state.x, run.state.y)), (1 + growth) / eta)  # a factor that grows proves the latter
+    L = _measured_L(problem, run)
+    if not _is_auto(algorithm):
+        L = max(L, (1 + growth) / eta)  # for a convex inner loss, a residual that grows proves this
+    _warn(
+        algorithm,
+        f"the Neumann series grows at step {int(run.state.k)}: with eta = {eta:.3g} its residual gets {growth:.4g} "
+        "times larger from one term to the next, so the hypergradient cannot be trusted",
+        L,
+    )
+
+
+def _warn(algorithm: Algorithm, what: str, L: float) -> None:
     remedy = (
-        'That eta="auto" cannot help it suggests an inner loss that is not convex in y here.'
-        if isinstance(getattr(algorithm, "eta", None), Auto)
+        'That eta="auto" cannot help it suggests an inner loss that is not convex in y.'
+        if _is_auto(algorithm)
         else 'Set eta below this, or eta="auto".'
     )
     warnings.warn(
-        f"{type(algorithm).__name__}: the Neumann series grows at step {int(run.state.k)}: with eta = {eta:.3g} its "
-        f"residual gets {growth:.4g} times larger from one term to the next, so the hypergradient cannot be trusted. "
-        f"The largest eigenvalue of the inner Hessian is L = {L:.3g} here; the largest safe eta is 1/L = {1 / L:.3g}. "
-        f"{remedy}",
-        SeriesGrows,
-        stacklevel=3,
+        f"{type(algorithm).__name__}: {what}. The largest eigenvalue of the inner Hessian is L = {L:.3g} here; the "
+        f"largest safe eta is 1/L = {1 / L:.3g}. {remedy}",
+        UnsafeEta,
+        stacklevel=4,
     )
+
+
+def _measured_L(problem: Problem, run: Run) -> float:
+    samples = min(1000, problem.inner_size)
+    parts = (problem.outer_loss, problem.inner_loss, samples, problem.outer_data, problem.inner_data)
+    return float(_largest_eigenvalue(*parts, run.state.x, run.state.y))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _largest_eigenvalue(
+    F: Loss, G: Loss, samples: int, outer_data: PyTree, inner_data: PyTree, x: PyTree, y: PyTree
+) -> jax.Array:
+    oracle = from_parts(F, G, outer_data, inner_data, iid)
+    return gauge.largest_eigenvalue(oracle, keys.root(0), x, y, samples)[0]
 
 
 @contextmanager

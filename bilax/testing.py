@@ -1,6 +1,9 @@
 """Tools to test an algorithm, ours or yours: an oracle that counts its calls, and one that records its batches."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -47,24 +50,43 @@ class Drawn:
     """The batches that were drawn, in order: pairs of "F" or "G" and the batch."""
 
     def __init__(self):
-        self.batches: list[tuple[str, Any]] = []
+        self._batches: list[tuple[str, Any]] = []
 
     def take(self) -> list[tuple[str, Any]]:
         """Return what was drawn since the last call."""
-        taken, self.batches = self.batches, []
+        taken, self._batches = self._batches, []
         return taken
 
 
 def recording(oracle: Oracle) -> tuple[Oracle, Drawn]:
-    """Return an oracle that records the batches it draws. Use it under ``jax.disable_jit()``."""
+    """Return an oracle that records the batches it draws. Step inside ``python_loops()`` with it."""
+    oracle = Oracle(*(jax.jit(fn, static_argnums=1 if name.startswith("draw") else ()) for name, fn in oracle._asdict().items()))
     drawn = Drawn()
 
     def recorded(level: str, draw):
         def call(key, size):
             batch = draw(key, size)
-            drawn.batches.append((level, batch))
+            drawn._batches.append((level, batch))
             return batch
 
         return call
 
     return oracle._replace(draw_F=recorded("F", oracle.draw_F), draw_G=recorded("G", oracle.draw_G)), drawn
+
+
+@contextmanager
+def python_loops() -> Iterator[None]:
+    """Run ``jax.lax.scan`` and ``jax.lax.cond`` as loops and branches of Python, so that what passes by is concrete."""
+
+    def scan(f, init, xs=None, length=None):
+        carry, outputs = init, []
+        for i in range(size(xs) if length is None else length):
+            carry, output = f(carry, jax.tree.map(lambda leaf: leaf[i], xs))  # noqa: B023
+            outputs.append(output)
+        return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
+
+    def cond(pred, true_fun, false_fun, *operands):
+        return true_fun(*operands) if pred else false_fun(*operands)
+
+    with mock.patch.object(jax.lax, "scan", scan), mock.patch.object(jax.lax, "cond", cond):
+        yield

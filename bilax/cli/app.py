@@ -7,6 +7,7 @@ from typing import Annotated
 
 try:
     import typer
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 except ImportError:
@@ -61,8 +62,8 @@ def demo(
 
     outcome = experiment.run(seed, announce=lambda text: console.print(text, highlight=False))
     experiment.picture(outcome, out)
-    table = Table()
-    table.add_column("trained on / by")
+    table = Table(box=box.SIMPLE, padding=(0, 1))
+    table.add_column("trained on / by", no_wrap=True)
     for title in ("loss", "accuracy", "AUROC", "seconds", "F", "G", "JV", "HV"):
         table.add_column(title, justify="right")
     for row in outcome.rows:
@@ -73,7 +74,7 @@ def demo(
     console.print(table)
     console.print(
         "loss: on the true labels of the training digits; accuracy: on the test digits\n"
-        "AUROC: how well the learned weights tell wrong labels from right ones (1 is perfect)\n"
+        "AUROC: how well the learned weights tell wrong from right labels (1 is perfect)\n"
         "seconds: without compilation; F, G, JV, HV: oracle calls, in samples",
         highlight=False,
     )

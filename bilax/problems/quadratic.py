@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -44,7 +45,8 @@ class Quadratic:
 
     @cached_property
     def problem(self) -> Problem:
-        A, B, C, E = (jnp.asarray(matrix) for matrix in (self.A, self.B, self.C, self.E))
+        with jax.ensure_compile_time_eval():  # the property is cached, also if first read in a jitted function
+            A, B, C, E = (jnp.asarray(matrix) for matrix in (self.A, self.B, self.C, self.E))
         delta = self.delta
 
         def inner_loss(x, y, batch):
@@ -57,15 +59,16 @@ class Quadratic:
 
         def metrics(x, y):
             x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-            gradient = self.gradient(x)
-            return {
-                "Phi": self.Phi(x),
-                "grad_norm2": float(gradient @ gradient),
-                "inner_gap": float(np.linalg.norm(y - self.y_star(x))),
-            }
+            with np.errstate(over="ignore", invalid="ignore"):  # a divergent run is measured too
+                gradient = self.gradient(x)
+                return {
+                    "Phi": self.Phi(x),
+                    "grad_norm2": float(gradient @ gradient),
+                    "inner_gap": float(np.linalg.norm(y - self.y_star(x))),
+                }
 
         p, q = self.C.shape[1], self.C.shape[0]
-        return Problem(outer_loss, inner_loss, self.outer, self.inner, jnp.ones(p), jnp.zeros(q), metrics)
+        return Problem(outer_loss, inner_loss, self.outer, self.inner, np.ones(p), np.zeros(q), metrics)
 
     @cached_property
     def _mean(self) -> dict[str, np.ndarray]:

@@ -1,0 +1,160 @@
+"""What every algorithm owes the rest of the library."""
+
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cases import ALGORITHM_CASES, PROBLEM_CASES, final_state
+
+import bilax
+from bilax import MRBO, Problem, iterate, keys, solve
+from bilax.oracle import make_oracle
+
+CASE = PROBLEM_CASES[1]
+
+
+def traced_problem(case=CASE):
+    """The same problem, and a list that grows whenever the inner loss is traced."""
+    traces = []
+
+    def inner_loss(x, y, batch):
+        traces.append(1)
+        return case.problem.inner_loss(x, y, batch)
+
+    p = case.problem
+    return Problem(p.outer_loss, inner_loss, p.outer_data, p.inner_data), traces
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+def test_compiles_once(algorithm):
+    """Another seed, step size, number of steps, chunk length, tolerance: no second compilation."""
+    problem, traces = traced_problem()
+    alg = algorithm.make(eta=0.2)
+    solve(problem, alg, CASE.x0, CASE.y0, steps=3)
+    before = len(traces)
+    assert before > 0
+    steps = {name: 0.05 for name in ("gamma", "lam", "alpha", "beta") if hasattr(alg, name)}
+    for changes in ({}, {"eta": 0.1}, steps):
+        other = algorithm.make(**({"eta": 0.2} | changes))
+        result = solve(problem, other, CASE.x0, CASE.y0, steps=11, seed=5, every=4, tol=1e-9, time_limit=100)
+        assert result.status == "done"
+    assert len(traces) == before
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+@pytest.mark.parametrize("eta", [0.2, "auto"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.float64])
+def test_keeps_dtype_and_structure(algorithm, eta, dtype):
+    """Also in float64 mode, with NumPy scalars as hyper-parameters, which would promote float32 variables."""
+    alg = algorithm.make(eta=eta if eta == "auto" else np.float64(eta))
+    cast = lambda data: jax.tree.map(lambda a: a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a, data)
+    p = CASE.problem
+    oracle = make_oracle(Problem(p.outer_loss, p.inner_loss, cast(p.outer_data), cast(p.inner_data)))
+    state = alg.init(jnp.asarray(CASE.x0, dtype), jnp.asarray(CASE.y0, dtype))
+    after, _ = jax.eval_shape(lambda s: alg.step(oracle, keys.at(keys.root(0), s.k), s), state)
+    describe = lambda tree: jax.tree.map(lambda a: (a.shape, a.dtype.name, a.weak_type), tree)
+    assert describe(after) == describe(state)
+    assert after.x.dtype == after.y.dtype == dtype
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+def test_any_pytree_gives_the_numbers_of_the_flat_problem(algorithm):
+    p = CASE.problem
+    join_x = lambda x: jnp.concatenate([x["a"][0], x["b"].ravel()])
+    join_y = lambda y: jnp.stack([y[0], *y[1]["rest"]])
+    nested = Problem(
+        lambda x, y, b: p.outer_loss(join_x(x), join_y(y), b),
+        lambda x, y, b: p.inner_loss(join_x(x), join_y(y), b),
+        p.outer_data,
+        p.inner_data,
+    )
+    x0 = {"a": (CASE.x0[:4],), "b": CASE.x0[4:].reshape(4, 5)}
+    y0 = [CASE.y0[0], {"rest": CASE.y0[1:]}]
+    fixed = algorithm.make(eta=0.2)
+    result, flat = solve(nested, fixed, x0, y0, steps=6), solve(p, fixed, CASE.x0, CASE.y0, steps=6)
+    assert jax.tree.structure(result.x) == jax.tree.structure(x0)
+    np.testing.assert_allclose(join_x(result.x), flat.x, rtol=1e-12)
+    np.testing.assert_allclose(join_y(result.y), flat.y, rtol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+@pytest.mark.parametrize("eta", [0.2, "auto"])
+def test_vmap_over_seeds(algorithm, eta):
+    alg = algorithm.make(eta=eta)
+    run = lambda seed: iterate(CASE.problem, alg, CASE.x0, CASE.y0, steps=5, seed=seed)[0]
+    together = jax.jit(jax.vmap(run))(jnp.arange(3))
+    for seed in range(3):
+        alone = jax.jit(run)(seed)
+        np.testing.assert_allclose(together.x[seed], alone.x, rtol=1e-10)
+        np.testing.assert_allclose(together.y[seed], alone.y, rtol=1e-10)
+    assert np.abs(together.x[0] - together.x[1]).max() > 1e-6
+
+
+def test_vmap_over_a_batch_of_settings():
+    settings = MRBO(
+        gamma=jnp.array([0.1, 0.2, 0.3]), lam=jnp.array([0.3, 0.2, 0.1]), c1=1.0, c2=1.0, d=0.9, m=3.0,
+        Q=2, eta=jnp.array([0.1, 0.15, 0.2]), S=5,
+    )  # fmt: skip
+    broadcast = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (3,)), settings)
+    run = lambda alg: iterate(CASE.problem, alg, CASE.x0, CASE.y0, steps=5)[0]
+    together = jax.jit(jax.vmap(run))(broadcast)
+    for i, (gamma, lam, eta) in enumerate([(0.1, 0.3, 0.1), (0.2, 0.2, 0.15), (0.3, 0.1, 0.2)]):
+        alone = jax.jit(run)(MRBO(gamma, lam, 1.0, 1.0, 0.9, 3.0, 2, eta, 5))
+        np.testing.assert_allclose(together.x[i], alone.x, rtol=1e-10)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+@pytest.mark.parametrize("sampler", ["iid", "epoch"])
+def test_chunk_length_changes_nothing(algorithm, sampler):
+    alg = algorithm.make(eta="auto")
+    runs = [solve(CASE.problem, alg, CASE.x0, CASE.y0, steps=9, sampler=sampler, every=e) for e in (1, 4, 9)]
+    reference = final_state(CASE, alg, 9, sampler=sampler)
+    for run in runs:
+        np.testing.assert_array_equal(run.x, runs[0].x)
+        np.testing.assert_array_equal(run.y, runs[0].y)
+        assert run.counts == runs[0].counts
+        np.testing.assert_allclose(run.x, reference.x, rtol=1e-10)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+def test_continuing_from_a_state_equals_going_on(algorithm):
+    """The state holds all that the next step needs."""
+    alg = algorithm.make(eta="auto")
+    oracle = make_oracle(CASE.problem)
+    step = jax.jit(lambda s: alg.step(oracle, keys.at(keys.root(0), s.k), s)[0])
+    halfway = final_state(CASE, alg, 5)
+    for _ in range(4):
+        halfway = step(halfway)
+    np.testing.assert_allclose(halfway.x, final_state(CASE, alg, 9).x, rtol=1e-10)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+def test_jit_changes_nothing(algorithm):
+    alg = algorithm.make(eta=0.2)
+    oracle = make_oracle(CASE.problem)
+    state = alg.init(jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
+    step = lambda s: alg.step(oracle, keys.at(keys.root(0), s.k), s)[0]
+    np.testing.assert_allclose(step(state).x, jax.jit(step)(state).x, rtol=1e-10)
+
+
+def test_every_algorithm_is_registered_and_tested():
+    from bilax import algorithms
+
+    files = {m.name for m in pkgutil.iter_modules(algorithms.__path__)} - {"protocol"}
+    for name, cls in bilax.ALGORITHMS.items():
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
+        assert getattr(bilax, cls.__name__) is cls, f"{cls.__name__} is not exported"
+    homes = {cls.__module__.rsplit(".", 1)[1] for cls in bilax.ALGORITHMS.values()}
+    assert homes == files, "a file without a registered algorithm, or the other way round"
+    assert {case.name for case in ALGORITHM_CASES} >= set(bilax.ALGORITHMS), "an algorithm without a row in cases.py"
+
+
+def test_algorithm_files_are_short():
+    for cls in bilax.ALGORITHMS.values():
+        lines = Path(importlib.import_module(cls.__module__).__file__).read_text().splitlines()
+        assert len(lines) <= 120, f"{cls.__name__} has {len(lines)} lines"

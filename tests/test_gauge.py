@@ -1,0 +1,183 @@
+"""eta="auto", and the warning that a series grows."""
+
+import os
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bilax import MRBO, VRBO, Problem, UnsafeEta, iterate, keys, solve
+from bilax.datasets import digits
+from bilax.hypergrad import gauge, neumann
+from bilax.oracle import make_oracle
+from bilax.problems import hyper_cleaning, quadratic
+
+Q = quadratic(q=6, seed=4)
+
+
+def test_power_iteration_finds_the_largest_eigenvalue():
+    oracle = make_oracle(Q.problem, "full")
+    L, samples = gauge.largest_eigenvalue(oracle, keys.root(0), Q.problem.x0, Q.problem.y0, 1, iterations=500)
+    assert samples == 512
+    np.testing.assert_allclose(L, np.linalg.eigvalsh(Q._mean["A"])[-1], rtol=1e-6)
+    rough, _ = gauge.largest_eigenvalue(oracle, keys.root(0), Q.problem.x0, Q.problem.y0, 1)
+    assert 0.9 * L < rough <= L * (1 + 1e-9)
+
+
+def test_power_iteration_sample_by_sample_finds_the_worst_one():
+    oracle = make_oracle(Q.problem, "full")
+    worst, _ = gauge.largest_eigenvalue(
+        oracle, keys.root(0), Q.problem.x0, Q.problem.y0, 1, iterations=500, per_sample=True
+    )
+    each = np.linalg.eigvalsh(Q.A + Q.inner["s"][:, None, None] * Q.B)[:, -1]
+    np.testing.assert_allclose(worst, each.max(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", [MRBO(S=64), VRBO(S1=100, S2=64), VRBO(S1=100, S2=64, per_sample=True)])
+def test_auto_is_below_1_over_L(algorithm):
+    _, info = jax.jit(lambda: iterate(Q.problem, algorithm, Q.problem.x0, Q.problem.y0, steps=30))()
+    L = np.linalg.eigvalsh(Q._mean["A"])[-1]
+    assert (info.eta > 0.4 / L).all()
+    assert (info.eta < 1.1 / L).all()  # 0.9 / (an estimate at most 10 % low)
+    assert not info.diverging.any()
+
+
+def sharpening():
+    """An inner loss that gets sharper as x moves: L = exp(x)."""
+    return Problem(
+        lambda x, y, b: -0.1 * x + jnp.mean((y.sum() + b) ** 2) / 100,
+        lambda x, y, b: 0.5 * jnp.exp(x) * jnp.sum(y**2) + jnp.mean(b) * jnp.sum(y),
+        np.ones(8),
+        np.ones(8),
+    )
+
+
+def test_auto_measures_again_when_the_variables_have_moved_and_not_otherwise():
+    alg = MRBO(gamma=1.0, lam=0.1, S=4)
+    _, info = jax.jit(lambda: iterate(sharpening(), alg, 1.0 + jnp.zeros(()), -jnp.ones(2) / jnp.e, steps=100))()
+    measured = np.asarray(info.probes) > 0
+    assert measured[0]
+    assert 1 < measured.sum() < 50
+    assert info.eta[-1] < info.eta[0] / 1.5  # it followed the sharpening
+    still = MRBO(gamma=0.0, lam=0.0, S=4)
+    _, info = jax.jit(lambda: iterate(sharpening(), still, 1.0 + jnp.zeros(()), jnp.ones(2), steps=10))()
+    assert (np.asarray(info.probes) > 0).tolist() == [True] + [False] * 9
+
+
+def test_auto_follows_a_series_that_grew():
+    """Even if nothing moved: (1 + growth) / eta is a lower bound of L."""
+    oracle = make_oracle(Q.problem)
+    auto = MRBO().eta
+    x, y = Q.problem.x0, Q.problem.y0
+    here = gauge.init(auto, x, y)
+    _, here = gauge.read(auto, here, oracle, keys.root(0), x, y, 64)
+    low = here._replace(L=here.L / 10)  # pretend that it was measured ten times too small
+    eta_low = auto.fraction / low.L
+    B = neumann.draw(oracle, keys.root(1), 64, 3)
+    growth = neumann.hypergrad(oracle, x, y, B, eta_low).growth
+    assert neumann.grew(growth)
+    eta, after = gauge.read(auto, gauge.note(low, growth), oracle, keys.root(2), x, y, 64)
+    assert eta < eta_low / 5
+    assert after.probes > 0
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 1.9])
+def test_growth_is_at_most_1_below_2_over_L(ratio):
+    oracle = make_oracle(Q.problem, "full")
+    L = np.linalg.eigvalsh(Q._mean["A"])[-1]
+    B = neumann.draw(oracle, keys.root(0), 1, 50)
+    estimate = neumann.hypergrad(oracle, Q.problem.x0, Q.problem.y0, B, ratio / L)
+    assert 0 < estimate.growth <= 1
+    assert not neumann.grew(estimate.growth)
+
+
+def test_growth_above_2_over_L():
+    oracle = make_oracle(Q.problem, "full")
+    L = np.linalg.eigvalsh(Q._mean["A"])[-1]
+    B = neumann.draw(oracle, keys.root(0), 1, 50)
+    estimate = neumann.hypergrad(oracle, Q.problem.x0, Q.problem.y0, B, 2.5 / L)
+    assert neumann.grew(estimate.growth)
+    np.testing.assert_allclose(estimate.growth, 1.5, rtol=0.01)  # |1 - eta L|
+
+
+@pytest.mark.parametrize("algorithm", [MRBO, VRBO])
+def test_an_unsafe_eta_warns_once_and_names_what_is_safe(algorithm):
+    with pytest.warns(UnsafeEta) as caught:
+        result = solve(Q.problem, algorithm(eta=4.0), steps=20, every=5)
+    assert len(caught) == 1
+    text = str(caught[0].message)
+    assert f"{algorithm.__name__}: eta = 4 is too large for the Neumann series" in text
+    assert "the largest safe eta is 1/L" in text
+    assert 'or eta="auto"' in text
+    np.testing.assert_allclose(float(text.split("L = ")[1].split(" ")[0]), 1.0, rtol=0.3)
+    assert caught[0].filename == __file__
+    assert result.history[-1]["diverging"] is True
+    assert result.history[-1]["growth"] > 2
+
+
+def test_a_series_that_grows_later_warns_then():
+    """Safe at the start, where L = e; not after x has grown."""
+    with pytest.warns(UnsafeEta) as caught:
+        result = solve(sharpening(), MRBO(gamma=1.0, lam=0.05, S=4, eta=0.3), 1.0, jnp.zeros(2), steps=200)
+    assert len(caught) == 1
+    text = str(caught[0].message)
+    step = int(text.split("the Neumann series grows at step ")[1].split(":")[0])
+    assert 0 < step < 200
+    L, safe = (float(text.split(f"{name} = ")[1].split(" ")[0].rstrip(".")) for name in ("L", "1/L"))
+    assert L > 2 / 0.3
+    np.testing.assert_allclose(safe, 1 / L, rtol=0.01)
+    assert caught[0].filename == __file__
+    assert result.status == "done"
+
+
+def test_the_warning_changes_no_iterate():
+    with pytest.warns(UnsafeEta):
+        result = solve(Q.problem, MRBO(eta=3.0, gamma=0.01), steps=12)
+    state, _ = jax.jit(lambda: iterate(Q.problem, MRBO(eta=3.0, gamma=0.01), Q.problem.x0, Q.problem.y0, steps=12))()
+    np.testing.assert_allclose(result.x, state.x, rtol=1e-10)
+    assert result.counts.HV == sum(MRBO(eta=3.0).cost(k).HV for k in range(12))
+
+
+def test_a_safe_eta_does_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        solve(Q.problem, MRBO(eta=0.85), steps=20)
+        solve(hyper_cleaning(digits()), MRBO(gamma=100), steps=100)
+
+
+def test_auto_warns_if_it_cannot_help():
+    """A concave direction: (1 + eta |h|) > 1 for every eta."""
+    saddle = Problem(
+        lambda x, y, b: jnp.mean((y[0] + y[1] - b) ** 2) + x**2,
+        lambda x, y, b: jnp.mean(b) * (y[0] ** 2 - y[1] ** 2) + x * y[0],
+        np.ones(8),
+        np.ones(8),
+    )
+    with pytest.warns(UnsafeEta, match="not convex in y"):
+        solve(saddle, MRBO(gamma=0.01, lam=0.01, S=4), 1.0, jnp.ones(2), steps=20)
+
+
+@pytest.mark.skipif(not os.environ.get("BILAX_DATA_DIR"), reason="BILAX_DATA_DIR is not set")
+def test_the_papers_eta_on_mnist_warns():
+    """Q = 3, eta = 0.5, batches of 1000, steps 0.1: the paper's setting breaks its own condition eta < 1/L."""
+    from bilax.datasets import mnist
+
+    problem = hyper_cleaning(mnist(0.1))
+    paper = MRBO(gamma=0.1, lam=0.1, Q=3, eta=0.5, S=1000)
+    w0 = np.sqrt(2 / 10) * np.random.default_rng(0).normal(size=problem.y0.shape)
+    for y0, safe in ((problem.y0, r"0\.08"), (jnp.asarray(w0, jnp.float32), r"0\.2")):
+        with pytest.warns(UnsafeEta, match=rf"eta = 0\.5 is too large .* safe eta is 1/L = {safe}") as caught:
+            result = solve(problem, paper, problem.x0, y0, steps=3)
+        assert len(caught) == 1
+        if y0 is problem.y0:
+            assert result.history[-1]["diverging"] is True
+
+
+def test_the_papers_eta_on_unscaled_digits_warns():
+    """The same, offline: digits with pixels as bright as MNIST's after its normalisation."""
+    task = digits(0.1)
+    bright = task._replace(features=3 * task.features, trusted_features=3 * task.trusted_features)
+    with pytest.warns(UnsafeEta, match=r"eta = 0\.5 is too large"):
+        solve(hyper_cleaning(bright), MRBO(gamma=0.1, lam=0.1, Q=3, eta=0.5, S=500), steps=5)

@@ -1,0 +1,119 @@
+"""Batches: independent where the theory says so, each sample once per pass where the user says so."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bilax import keys
+from bilax.sampler import SAMPLERS, _divmod_product, epoch, epoch_index, full, iid, resolve
+
+
+def stream_of(n, size, turns, seed=0, start=0):
+    draw = jax.jit(lambda t: epoch_index(keys.at(keys.root(seed), t), size, n))
+    return np.concatenate([draw(t) for t in range(start, start + turns)])
+
+
+@settings(max_examples=6, deadline=None)
+@given(n=st.integers(1, 40), data=st.data(), seed=st.integers(0, 1000))
+def test_epoch_meets_every_sample_once_per_pass(n, data, seed):
+    size = data.draw(st.integers(1, n))
+    stream = stream_of(n, size, turns=3 * n, seed=seed)
+    for start in range(0, len(stream) - n + 1, n):
+        assert sorted(stream[start : start + n]) == list(range(n))
+
+
+def test_epoch_shuffles_differ_and_batches_without_overlap_of_shuffles_hold_no_sample_twice():
+    stream = stream_of(1000, 1000, 4).reshape(4, 1000)
+    assert not any((stream[0] == other).mean() > 0.01 for other in stream[1:])
+    assert all(len(set(row)) == 1000 for row in stream)
+
+
+def test_epoch_is_unbiased_also_where_a_batch_crosses_into_the_next_shuffle():
+    """n = 10, size = 4: turn 2 holds two samples of one shuffle and two of the next. Each place is uniform."""
+    streams = jax.vmap(lambda seed: epoch_index(keys.at(keys.root(seed), 2), 4, 10))(jnp.arange(20_000))
+    for place in range(4):
+        counts = np.bincount(streams[:, place], minlength=10)
+        chi2 = ((counts - 2000) ** 2 / 2000).sum()
+        assert chi2 < 33.7  # 9 degrees of freedom: exceeded once in 10,000
+
+
+def test_epoch_pairs_are_uniform():
+    pairs = jax.vmap(lambda seed: epoch_index(keys.at(keys.root(seed), 0), 2, 6))(jnp.arange(30_000))
+    counts = np.bincount(pairs[:, 0] * 6 + pairs[:, 1], minlength=36).reshape(6, 6)
+    assert (np.diag(counts) == 0).all()
+    off = counts[~np.eye(6, dtype=bool)]
+    assert ((off - 1000) ** 2 / 1000).sum() < 66  # 29 degrees of freedom: exceeded once in 10,000
+
+
+def test_epoch_streams_of_one_step_are_different():
+    a, b = jax.random.split(keys.at(keys.root(0), 3))
+    assert (epoch_index(a, 500, 1000) == epoch_index(b, 500, 1000)).mean() < 0.05
+
+
+def test_inner_turns_go_on_through_the_data():
+    """Pass t of step k is turn n k + t: an inner loop of 3 passes over 4 steps walks through 12 batches in order."""
+    per_step = [keys.turns(keys.at(keys.root(0), k), 3) for k in range(4)]
+    batches = np.concatenate([np.asarray(epoch_index(key, 5, 30)) for ks in per_step for key in ks])
+    assert sorted(batches[:30]) == list(range(30))
+    assert sorted(batches[30:]) == list(range(30))
+
+
+@settings(max_examples=50, deadline=None)
+@given(turn=st.integers(0, 2**32 - 1), size=st.integers(1, 10**6), extra=st.integers(0, 10**6))
+def test_positions_do_not_overflow(turn, size, extra):
+    n = size + extra
+    quotient, remainder = _divmod_product(jnp.uint32(turn), size, n)
+    assert int(remainder) == turn * size % n
+    assert int(quotient) == (turn * size // n) % 2**32
+
+
+def test_iid_is_uniform_with_replacement():
+    index = iid(jnp.arange(10), keys.at(keys.root(1), 5), 50_000)
+    counts = np.bincount(index, minlength=10)
+    assert ((counts - 5000) ** 2 / 5000).sum() < 33.7
+    assert len(set(np.asarray(iid(jnp.arange(10), keys.root(0), 10)))) < 10
+
+
+def test_iid_batches_of_different_turns_and_streams_differ():
+    draws = [iid(jnp.arange(10**6), keys.at(keys.root(s), t), 8) for s in range(3) for t in range(3)]
+    assert len({tuple(np.asarray(d)) for d in draws}) == 9
+
+
+def test_full_is_everything():
+    data = {"a": jnp.arange(5), "b": jnp.ones((5, 2))}
+    assert full(data, keys.root(0), 2) is data
+
+
+def test_leaves_stay_together():
+    data = {"a": jnp.arange(50), "b": 2 * jnp.arange(50)[:, None]}
+    for sampler in (iid, epoch):
+        batch = sampler(data, keys.at(keys.root(0), 1), 20)
+        np.testing.assert_array_equal(2 * batch["a"], batch["b"][:, 0])
+
+
+def test_a_plain_jax_key_is_a_stream_at_turn_0():
+    plain = jax.random.key(4)
+    np.testing.assert_array_equal(epoch_index(plain, 5, 20), epoch_index(keys.at(plain, 0), 5, 20))
+
+
+def test_keys_work_with_all_of_jax_random():
+    key = keys.at(keys.root(0), 7)
+    assert jax.random.normal(key, (3,)).shape == (3,)
+    assert jax.random.split(key, 4).shape == (4,)
+    assert jax.random.permutation(jax.random.fold_in(key, 1), 6).shape == (6,)
+    assert int(keys.parts(jax.random.split(key)[1])[1]) == 7
+
+
+def test_unknown_sampler():
+    with pytest.raises(ValueError, match=r"unknown sampler 'random'; choose one of 'iid', 'epoch', 'full'"):
+        resolve("random")
+    assert all(resolve(name) is sampler for name, sampler in SAMPLERS.items())
+    assert resolve(iid) is iid
+
+
+def test_epoch_refuses_a_batch_larger_than_the_data():
+    with pytest.raises(ValueError, match=r"a batch of 11 samples was asked for, but the data hold 10"):
+        epoch(jnp.arange(10), keys.root(0), 11)

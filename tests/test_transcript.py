@@ -1,0 +1,74 @@
+"""The library against the NumPy transcript of the paper, on the batches that the library drew."""
+
+import jax
+import numpy as np
+import pytest
+import transcript
+from cases import ALGORITHM_CASES, PROBLEM_CASES, _numbers, _series, final_state
+
+from bilax import keys
+from bilax.hypergrad import neumann
+from bilax.oracle import make_oracle
+from bilax.testing import python_loops, recording
+
+K = 24  # several periods of VRBO's q = 4
+
+
+def test_transcript_checks_itself(capsys):
+    transcript.check()
+    assert "all checks passed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("case", "sampler"),
+    [(PROBLEM_CASES[0], "iid"), (PROBLEM_CASES[1], "iid"), (PROBLEM_CASES[0], "epoch")],
+    ids=["quadratic", "softmax", "quadratic-epoch"],
+)
+@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+def test_iterates_equal_the_transcript(algorithm, case, sampler):
+    alg = algorithm.make(eta=case.eta)
+    oracle, drawn = recording(make_oracle(case.problem, sampler))
+    state, states, draws = alg.init(jax.numpy.asarray(case.x0), jax.numpy.asarray(case.y0)), [], []
+    with python_loops():
+        for k in range(K):
+            state, _ = alg.step(oracle, keys.at(keys.root(7), k), state)
+            states.append(state)
+            draws.append(drawn.take())
+    rows = algorithm.transcript(alg, case, draws, K)
+    for state, row in zip(states, rows, strict=True):
+        for name in ("x", "y", "v", "u"):
+            np.testing.assert_allclose(np.ravel(getattr(state, name)), row[name], rtol=1e-10, atol=1e-10)
+    # and the compiled program takes the same steps
+    compiled = final_state(case, alg, K, seed=7, sampler=sampler)
+    np.testing.assert_allclose(np.ravel(compiled.x), rows[-1]["x"], rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(np.ravel(compiled.y), rows[-1]["y"], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("case", PROBLEM_CASES, ids=lambda c: c.name)
+def test_batches_of_one_step_differ(case):
+    """B_F, B_G, B_1, ..., B_Q are independent; a sampler that hands out one batch twice would go unnoticed above."""
+    oracle, drawn = recording(make_oracle(case.problem))
+    alg = ALGORITHM_CASES[0].make(Q=4, S=12)
+    with python_loops():
+        alg.step(oracle, keys.at(keys.root(0), 3), alg.init(case.x0, case.y0))
+    batches = {tuple(_numbers(batch)) for _, batch in drawn.take()}
+    assert len(batches) == 3 + 4
+
+
+@pytest.mark.parametrize("case", PROBLEM_CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("Q", [1, 2, 5])
+def test_estimators_equal_equations_4_and_5(case, Q):
+    oracle, drawn = recording(make_oracle(case.problem))
+    x, y = jax.numpy.asarray(case.x0), jax.numpy.asarray(case.y0)
+    with python_loops():
+        oracle.draw_G(keys.root(1), 1)  # stands for B_y
+        B = neumann.draw(oracle, keys.root(5), 6, Q)
+        batchwise = neumann.hypergrad(oracle, x, y, B, 0.3)
+        draws = _series(drawn.take())
+        chains = neumann.hypergrad_per_sample(oracle, x, y, B, 0.3)
+    flat = case.y0.ravel()
+    expected_4 = transcript.equation4(case.twin, case.x0, flat, draws.B_F, draws.B_G, draws.B, 0.3)
+    expected_5 = transcript.equation5(case.twin, case.x0, flat, draws.B_F, draws.B_G, draws.B, 0.3)
+    np.testing.assert_allclose(batchwise.value, expected_4, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(chains.value, expected_5, rtol=1e-12, atol=1e-12)
+    assert np.abs(expected_4 - expected_5).max() > 1e-4
