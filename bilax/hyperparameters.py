@@ -8,11 +8,12 @@ import dataclasses
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, Literal, TypeAlias, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 C = TypeVar("C", bound=type)
 
@@ -28,6 +29,9 @@ class Auto:
         return "auto"
 
 
+Eta: TypeAlias = float | jax.Array | Auto | Literal["auto"]
+
+
 def _field(default: Any, doc: str, check: Callable[[Any], Any], allowed: str, **metadata: Any) -> Any:
     static = metadata.pop("static", False)
     return dataclasses.field(
@@ -35,17 +39,17 @@ def _field(default: Any, doc: str, check: Callable[[Any], Any], allowed: str, **
     )
 
 
-def positive(default: float, doc: str) -> float:
+def positive(*, default: float, doc: str) -> Any:
     """A traced float above 0."""
     return _field(default, doc, lambda value: _real(value, lambda a: a > 0), "a finite number > 0")
 
 
-def nonnegative(default: float, doc: str) -> float:
+def nonnegative(*, default: float, doc: str) -> Any:
     """A traced float of at least 0, such as a step size (0 freezes the variable)."""
     return _field(default, doc, lambda value: _real(value, lambda a: a >= 0), "a finite number >= 0")
 
 
-def series_step(default: float | str, doc: str) -> float | Auto:
+def series_step(*, default: float | str, doc: str) -> Any:
     """The step eta of a Neumann series: a traced float above 0, or "auto"."""
 
     def check(value: Any) -> Any:
@@ -56,17 +60,17 @@ def series_step(default: float | str, doc: str) -> float | Auto:
     return _field(default, doc, check, 'a finite number > 0, or "auto"', series_step=True)
 
 
-def count(default: int, doc: str, at_least: int = 1) -> int:
+def count(*, default: int, doc: str, at_least: int = 1) -> Any:
     """A static integer."""
     return _field(default, doc, lambda value: _integer(value, at_least), f"an integer >= {at_least}", static=True)
 
 
-def batch_size(default: int, doc: str) -> int:
+def batch_size(*, default: int, doc: str) -> Any:
     """A static integer that is the size of a batch."""
     return _field(default, doc, lambda value: _integer(value, 1), "an integer >= 1", static=True, batch_size=True)
 
 
-def switch(default: bool, doc: str) -> bool:
+def switch(*, default: bool, doc: str) -> Any:
     """A static yes or no."""
     return _field(
         default, doc, lambda v: v if isinstance(v, (bool, np.bool_)) else _refuse(), "True or False", static=True
@@ -119,7 +123,7 @@ def _real(value: Any, ok: Callable[[Any], Any]) -> Any:
     if isinstance(value, (int, float, np.number)):
         value = float(value)
         return value if math.isfinite(value) and ok(value) else _refuse()
-    if isinstance(value, (np.ndarray, jax.Array)) and not isinstance(value, jax.core.Tracer):
+    if isinstance(value, (np.ndarray, jax.Array)) and not isinstance(value, Tracer):
         if not jnp.issubdtype(value.dtype, jnp.number):
             raise TypeError
         if not (np.all(np.isfinite(value)) and np.all(ok(np.asarray(value)))):

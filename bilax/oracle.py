@@ -28,9 +28,7 @@ class Oracle(NamedTuple):
 
 def make_oracle(problem: Problem, sampler: str | Sampler = "iid") -> Oracle:
     """Return the oracle of a problem whose batches are drawn by ``sampler``."""
-    return from_parts(
-        problem.outer_loss, problem.inner_loss, problem.outer_data, problem.inner_data, resolve(sampler)
-    )
+    return from_parts(problem.outer_loss, problem.inner_loss, problem.outer_data, problem.inner_data, resolve(sampler))
 
 
 def from_parts(F: Loss, G: Loss, outer_data: PyTree, inner_data: PyTree, sampler: Sampler) -> Oracle:

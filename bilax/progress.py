@@ -3,22 +3,19 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 
 @contextmanager
 def bar(total: int, label: str, shown: bool | None) -> Iterator[Callable[[int, str], None]]:
     """Yield ``update(done, note)``. ``shown=None`` shows the bar if standard error is a terminal."""
     forced = bool(shown)
-    if shown is None:
-        shown = sys.stderr.isatty()
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    except ImportError:
-        shown = False
-    if not shown:
+    if not (forced or (shown is None and sys.stderr.isatty())) or find_spec("rich") is None:
         yield lambda done, note: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -26,6 +23,7 @@ def bar(total: int, label: str, shown: bool | None) -> Iterator[Callable[[int, s
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True, force_terminal=forced or None), transient=True) as progress:
+    console = Console(stderr=True, force_terminal=True if forced else None)
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(label, total=total, note="")
         yield lambda done, note: progress.update(task, completed=done, note=note)

@@ -196,7 +196,7 @@ def _advance(
     tol: jax.Array,
     run: Run,
     stop: Scalar,
-    warned: Scalar,
+    warned: Any,
 ) -> Run:
     """Take steps until k = stop, LONGEST at most, or until there is a reason to come back earlier."""
     oracle = from_parts(F, G, outer_data, inner_data, sampler)

@@ -17,7 +17,7 @@ class Tally:
     """Oracle calls that were really made, in samples."""
 
     def __init__(self):
-        self._calls = dict.fromkeys(("F", "G", "JV", "HV"), 0)
+        self._calls: dict[str, int] = dict.fromkeys(("F", "G", "JV", "HV"), 0)
 
     def _add(self, column: str, samples: int) -> None:
         self._calls[column] += samples
@@ -60,7 +60,9 @@ class Drawn:
 
 def recording(oracle: Oracle) -> tuple[Oracle, Drawn]:
     """Return an oracle that records the batches it draws. Step inside ``python_loops()`` with it."""
-    oracle = Oracle(*(jax.jit(fn, static_argnums=1 if name.startswith("draw") else ()) for name, fn in oracle._asdict().items()))
+    oracle = Oracle(
+        *(jax.jit(fn, static_argnums=1 if name.startswith("draw") else ()) for name, fn in oracle._asdict().items())
+    )
     drawn = Drawn()
 
     def recorded(level: str, draw):

@@ -45,9 +45,7 @@ def numbered(problem: Problem) -> Problem:
 def _quadratic_case() -> ProblemCase:
     q = quadratic(inner_size=24, outer_size=24, seed=1)
     s, t = q.inner["s"][:, None, None], q.inner["t"][:, None, None]
-    twin = transcript.Quadratic(
-        q.A + s * q.B, q.C + t * q.E, q.inner["b"], q.outer["theta"], q.outer["c"], q.delta
-    )
+    twin = transcript.Quadratic(q.A + s * q.B, q.C + t * q.E, q.inner["b"], q.outer["theta"], q.outer["c"], q.delta)
     rng = np.random.default_rng(2)
     return ProblemCase("quadratic", numbered(q.problem), twin, rng.normal(size=3), rng.normal(size=4), eta=0.6)
 
@@ -65,9 +63,7 @@ def _softmax_case() -> ProblemCase:
         test_labels=rng.integers(classes, size=5),
         classes=classes,
     )
-    twin = transcript.HyperCleaning(
-        data.features, data.labels, data.trusted_features, data.trusted_labels, classes, C
-    )
+    twin = transcript.HyperCleaning(data.features, data.labels, data.trusted_features, data.trusted_labels, classes, C)
     x0, y0 = rng.normal(size=n), rng.normal(size=(classes, features))
     return ProblemCase("softmax", numbered(hyper_cleaning(data, C)), twin, x0, y0, eta=0.2)
 
@@ -101,7 +97,10 @@ def _series(draws: list) -> SimpleNamespace:
     assert [level for level, _ in draws[:3]] == ["G", "F", "G"]
     Q = len(factors)
     return SimpleNamespace(
-        B_y=_numbers(B_y), B_F=_numbers(B_F), B_G=_numbers(B_G), B={Q - i: _numbers(b) for i, (_, b) in enumerate(factors)}
+        B_y=_numbers(B_y),
+        B_F=_numbers(B_F),
+        B_G=_numbers(B_G),
+        B={Q - i: _numbers(b) for i, (_, b) in enumerate(factors)},
     )
 
 

@@ -120,7 +120,7 @@ def test_an_unsafe_eta_warns_once_and_names_what_is_safe(algorithm):
 def test_a_series_that_grows_later_warns_then():
     """Safe at the start, where L = e; not after x has grown."""
     with pytest.warns(UnsafeEta) as caught:
-        result = solve(sharpening(), MRBO(gamma=1.0, lam=0.05, S=4, eta=0.3), 1.0, jnp.zeros(2), steps=200)
+        solve(sharpening(), MRBO(gamma=1.0, lam=0.05, S=4, eta=0.3), 1.0, jnp.zeros(2), steps=200)
     assert len(caught) == 1
     text = str(caught[0].message)
     step = int(text.split("the Neumann series grows at step ")[1].split(":")[0])
@@ -129,7 +129,6 @@ def test_a_series_that_grows_later_warns_then():
     assert L > 2 / 0.3
     np.testing.assert_allclose(safe, 1 / L, rtol=0.01)
     assert caught[0].filename == __file__
-    assert result.status == "done"
 
 
 def test_the_warning_changes_no_iterate():

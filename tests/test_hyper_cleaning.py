@@ -81,7 +81,7 @@ def test_mnist_without_data(monkeypatch, tmp_path):
     with pytest.raises(FileNotFoundError, match="set BILAX_DATA_DIR"):
         mnist()
     monkeypatch.setenv("BILAX_DATA_DIR", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="train-images-idx3-ubyte.gz is missing"):
+    with pytest.raises(FileNotFoundError, match=r"train-images-idx3-ubyte\.gz is missing"):
         mnist()
 
 

@@ -95,9 +95,7 @@ def _slow_problem():
 
 
 def test_tol_stops_at_the_step_that_reaches_it_whatever_the_chunk():
-    runs = [
-        solve(QUADRATIC.problem, ALG, steps=3000, tol=0.05, every=e, sampler="full") for e in (1, 7, 500)
-    ]
+    runs = [solve(QUADRATIC.problem, ALG, steps=3000, tol=0.05, every=e, sampler="full") for e in (1, 7, 500)]
     steps = {int(run.state.k) for run in runs}
     assert len(steps) == 1
     assert steps.pop() < 3000

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 
 from bilax.algorithms.protocol import Info
 from bilax.hypergrad import gauge, neumann
-from bilax.hyperparameters import batch_size, count, hyperparameters, nonnegative, positive, series_step
+from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, nonnegative, positive, series_step
 from bilax.oracle import Counts, Oracle, both
 from bilax.tree import axpy, norm, storm, zeros_like
-from bilax.types import Key, PyTree
+from bilax.types import Key, PyTree, Scalar
 
 
 class State(NamedTuple):
@@ -44,15 +44,15 @@ class MRBO:
     Counts(F=20, G=20, JV=20, HV=60, HINV=0)
     """
 
-    gamma: float = nonnegative(0.1, "outer step size")
-    lam: float = nonnegative(0.1, "inner step size, lambda in the paper")
-    c1: float = nonnegative(1.0, "outer momentum, alpha_{k+1} = c1 eta_k^2")
-    c2: float = nonnegative(1.0, "inner momentum, beta_{k+1} = c2 eta_k^2")
-    d: float = positive(1.0, "scale of eta_k = d / (m + k)^(1/3)")
-    m: float = positive(8.0, "delay of eta_k = d / (m + k)^(1/3)")
-    Q: int = count(3, "Hessian-vector products per hypergradient")
-    eta: float | gauge.Auto = series_step("auto", "step of the Neumann series, below 1/L")
-    S: int = batch_size(64, "size of every batch")
+    gamma: Scalar = nonnegative(default=0.1, doc="outer step size")
+    lam: Scalar = nonnegative(default=0.1, doc="inner step size, lambda in the paper")
+    c1: Scalar = nonnegative(default=1.0, doc="outer momentum, alpha_{k+1} = c1 eta_k^2")
+    c2: Scalar = nonnegative(default=1.0, doc="inner momentum, beta_{k+1} = c2 eta_k^2")
+    d: Scalar = positive(default=1.0, doc="scale of eta_k = d / (m + k)^(1/3)")
+    m: Scalar = positive(default=8.0, doc="delay of eta_k = d / (m + k)^(1/3)")
+    Q: int = count(default=3, doc="Hessian-vector products per hypergradient")
+    eta: Eta = series_step(default="auto", doc="step of the Neumann series, below 1/L")
+    S: int = batch_size(default=64, doc="size of every batch")
 
     def init(self, x0: PyTree, y0: PyTree) -> State:
         # alpha_0 = beta_0 = 1 turns lines 7-8 into line 5, so step needs no branch on k.

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from bilax import keys
 from bilax.algorithms.protocol import Info
 from bilax.hypergrad import gauge, neumann
-from bilax.hyperparameters import batch_size, count, hyperparameters, nonnegative, series_step, switch
+from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, nonnegative, series_step, switch
 from bilax.oracle import Counts, Oracle, both
 from bilax.tree import axpy, norm, storm, zeros_like
 from bilax.types import Key, PyTree, Scalar
@@ -44,15 +44,17 @@ class VRBO:
     Counts(F=80, G=80, JV=80, HV=80, HINV=0)
     """
 
-    alpha: float = nonnegative(0.1, "outer step size")
-    beta: float = nonnegative(0.1, "inner step size")
-    m: int = count(20, "each outer step is followed by m + 1 inner updates", at_least=0)
-    q: int = count(3, "outer steps from one large batch to the next")
-    Q: int = count(3, "Hessian-vector products per hypergradient")
-    eta: float | gauge.Auto = series_step("auto", "step of the Neumann series, below 1/L")
-    S1: int = batch_size(1000, "size of the large batches")
-    S2: int = batch_size(64, "size of the small batches")
-    per_sample: bool = switch(False, "one chain per sample (equation 5) instead of one per batch (equation 4)")
+    alpha: Scalar = nonnegative(default=0.1, doc="outer step size")
+    beta: Scalar = nonnegative(default=0.1, doc="inner step size")
+    m: int = count(default=20, doc="each outer step is followed by m + 1 inner updates", at_least=0)
+    q: int = count(default=3, doc="outer steps from one large batch to the next")
+    Q: int = count(default=3, doc="Hessian-vector products per hypergradient")
+    eta: Eta = series_step(default="auto", doc="step of the Neumann series, below 1/L")
+    S1: int = batch_size(default=1000, doc="size of the large batches")
+    S2: int = batch_size(default=64, doc="size of the small batches")
+    per_sample: bool = switch(
+        default=False, doc="one chain per sample (equation 5) instead of one per batch (equation 4)"
+    )
 
     def init(self, x0: PyTree, y0: PyTree) -> State:
         k = jnp.zeros((), jnp.int32)

@@ -62,8 +62,8 @@ def demo(
 
     outcome = experiment.run(seed, announce=lambda text: console.print(text, highlight=False))
     experiment.picture(outcome, out)
-    table = Table(box=box.SIMPLE, padding=(0, 1))
-    table.add_column("trained on / by", no_wrap=True)
+    table = Table(box=box.SIMPLE, padding=(0, 0, 0, 1))
+    table.add_column("trained on or by", no_wrap=True)
     for title in ("loss", "accuracy", "AUROC", "seconds", "F", "G", "JV", "HV"):
         table.add_column(title, justify="right")
     for row in outcome.rows:

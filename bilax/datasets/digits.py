@@ -13,7 +13,7 @@ def digits(noise: float = 0.3, *, train: int = 1000, trusted: int = 297, seed: i
         from sklearn.datasets import load_digits
     except ImportError:
         raise ImportError("the digits come with scikit-learn: pip install 'bilax[data]'.") from None
-    images, labels = load_digits(return_X_y=True)
+    images, labels = (np.asarray(part) for part in load_digits(return_X_y=True))
     if not (train >= 1 and trusted >= 1 and train + trusted < len(labels)):
         raise ValueError(
             f"there are {len(labels)} digits; train = {train} and trusted = {trusted} must be at least 1 "

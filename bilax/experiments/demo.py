@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -46,8 +46,8 @@ def run(seed: int = 0, steps_scale: float = 1.0, announce: Callable[[str], None]
     problem = hyper_cleaning(task, C)
     announce(f"{TRAIN} digits, {task.corrupted.sum()} of them with a wrong label; {TRUSTED} trusted ones.")
     rows = [
-        _trained("all labels as given", problem, task.features, task.labels),
-        _trained("trusted digits only", problem, task.trusted_features, task.trusted_labels),
+        _trained("all labels", problem, task.features, task.labels),
+        _trained("trusted only", problem, task.trusted_features, task.trusted_labels),
     ]
     results = {}
     for name, (algorithm, steps) in METHODS.items():
@@ -55,9 +55,7 @@ def run(seed: int = 0, steps_scale: float = 1.0, announce: Callable[[str], None]
         result = solve(problem, algorithm, steps=max(1, round(steps * steps_scale)), seed=seed)
         results[name] = result
         last = result.history[-1]
-        rows.append(
-            Row(name, last["train_loss"], last["test_accuracy"], last["auroc"], result.seconds, result.counts)
-        )
+        rows.append(Row(name, last["train_loss"], last["test_accuracy"], last["auroc"], result.seconds, result.counts))
     return Demo(task, rows, results)
 
 
@@ -83,10 +81,11 @@ def picture(demo: Demo, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     blue, orange, grey = "#2b6cb0", "#dd6b20", "#718096"
-    style = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 10, "axes.titlesize": 11}
+    style: Any = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 10, "axes.titlesize": 11}
     with plt.rc_context(style):
         figure = plt.figure(figsize=(12, 3.9), layout="constrained")
-        curves, weights, gallery = figure.subfigures(1, 3, width_ratios=[1, 1, 1.05])
+        parts: Any = figure.subfigures(1, 3, width_ratios=[1, 1, 1.05])
+        curves, weights, gallery = parts
 
         axis = curves.subplots()
         for (name, result), colour in zip(demo.results.items(), (blue, orange), strict=True):

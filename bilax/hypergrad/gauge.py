@@ -9,13 +9,13 @@ once eta > 2/L. ``eta="auto"`` uses 0.9/L. L changes as x and y move, so it is m
 Both tests look at the state alone, so neither the chunk length nor a restart changes what is done.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 
 from bilax.hypergrad.neumann import grew
-from bilax.hyperparameters import Auto
+from bilax.hyperparameters import Auto, Eta
 from bilax.oracle import Oracle
 from bilax.tree import axpy, norm, scale, size, where
 from bilax.types import Key, PyTree, Scalar
@@ -34,7 +34,7 @@ class Gauge(NamedTuple):
     probes: jax.Array  # Hessian-vector products of single samples that the last step spent on measuring
 
 
-def init(eta: float | Auto, x0: PyTree, y0: PyTree) -> Gauge | None:
+def init(eta: Eta, x0: PyTree, y0: PyTree) -> Gauge | None:
     if not isinstance(eta, Auto):
         return None
     unmeasured = jnp.array(jnp.inf, norm(y0).dtype)  # an infinite growth asks for a measurement
@@ -42,7 +42,7 @@ def init(eta: float | Auto, x0: PyTree, y0: PyTree) -> Gauge | None:
 
 
 def read(
-    eta: float | Auto,
+    eta: Eta,
     gauge: Gauge | None,
     oracle: Oracle,
     key: Key,
@@ -53,15 +53,15 @@ def read(
 ) -> tuple[Scalar, Gauge | None]:
     """Return the eta to use at (x, y), and the gauge after a new measurement if one was due."""
     if gauge is None or not isinstance(eta, Auto):
-        return eta, None
+        return cast(Scalar, eta), None
     due = grew(gauge.growth) | _moved(x, gauge.x) | _moved(y, gauge.y)
     # A loop of no passes instead of a branch: under vmap, a branch would always be taken.
     iterations = jnp.where(due, ITERATIONS, 0)
     L, samples = largest_eigenvalue(oracle, key, x, y, S, iterations, per_sample)
     at_least = jnp.where(jnp.isfinite(gauge.growth), (1 + gauge.growth) * gauge.L / eta.fraction, 0)
     L = jnp.where(due, jnp.maximum(L, jnp.where(grew(gauge.growth), at_least, 0)), gauge.L)
-    here = where(due, (x, y), (gauge.x, gauge.y))
-    gauge = Gauge(L, *here, gauge.growth, (iterations * samples).astype(jnp.int32))
+    here_x, here_y = where(due, (x, y), (gauge.x, gauge.y))
+    gauge = Gauge(L, here_x, here_y, gauge.growth, (iterations * samples).astype(jnp.int32))
     return eta.fraction / jnp.maximum(L, jnp.finfo(L.dtype).tiny ** 0.5), gauge
 
 

@@ -121,9 +121,7 @@ class Quadratic:
         form = np.einsum("nji,njk->ik", noise, noise) / len(s)
         linear = np.einsum("nji,nj->i", noise, shift) / len(s)
         variance = (
-            np.linalg.eigvalsh(form)[-1] * radius**2
-            + 2 * np.linalg.norm(linear) * radius
-            + (shift**2).sum(1).mean()
+            np.linalg.eigvalsh(form)[-1] * radius**2 + 2 * np.linalg.norm(linear) * radius + (shift**2).sum(1).mean()
         )
         return Constants(float(L), float(eigenvalues.min()), float(M), 0.0, 0.0, float(np.sqrt(variance)), radius)
 

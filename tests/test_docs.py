@@ -1,0 +1,51 @@
+"""Everything a page shows is executed, and every link inside the project leads somewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def quickstart():
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    return code
+
+
+def test_the_quickstart_runs_as_it_stands():
+    """In a fresh interpreter, in float32, with warnings as errors; the penalties come out as the text says."""
+    check = "\nassert result.status == 'done'\nassert result.x[:5].mean() < result.x[5:].mean() - 1\n"
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", quickstart() + check], capture_output=True, text=True, cwd=ROOT
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("done mean log-penalty:")
+
+
+def test_the_quickstart_is_short_and_on_the_first_screens():
+    lines = [line for line in quickstart().splitlines() if line.strip()]
+    assert len(lines) <= 20
+    head = README.split("## Quickstart")[0]
+    assert "make demo" in head
+    assert "make test" in head
+    assert "docs/images/demo.png" in head
+
+
+@pytest.mark.parametrize(
+    "page", [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")], ids=str
+)
+def test_links_inside_the_project(page):
+    for target in re.findall(r"\]\(([^)#]+?)\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_decision_is_listed():
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text()
+    for page in folder.glob("0*.md"):
+        assert page.name in index
