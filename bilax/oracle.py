@@ -8,11 +8,17 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from bilax.problem import Loss, Problem
+from bilax.problem import Functions, Loss, Problem, unconstrained
 from bilax.sampler import Sampler, resolve
 from bilax.types import PyTree
 
 T = TypeVar("T")
+
+
+def _cholesky(H: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    """Factorise a positive definite matrix once; return the solver of linear systems with it."""
+    factors = jax.scipy.linalg.cho_factor(H)
+    return lambda b: jax.scipy.linalg.cho_solve(factors, b)
 
 
 class Oracle(NamedTuple):
@@ -24,16 +30,19 @@ class Oracle(NamedTuple):
     grad_G: Callable[..., PyTree]  # (x, y, zeta)       -> grad_y G                  Gc(G)
     hvp_G: Callable[..., PyTree]  # (x, y, zeta, r)    -> (grad_y^2 G) r            Hv(G)
     jvp_G: Callable[..., PyTree]  # (x, y, zeta, r)    -> (grad_x grad_y G) r       Jv(G)
+    project_x: Callable[..., PyTree] = unconstrained  # onto the set that x is kept in
+    project_y: Callable[..., PyTree] = unconstrained
+    factor: Callable[..., Any] = _cholesky  # dense Hessian -> solver of systems with it    Hyy^inv(G)
 
 
 def make_oracle(problem: Problem, sampler: str | Sampler = "iid") -> Oracle:
     """Return the oracle of a problem whose batches are drawn by ``sampler``."""
-    return from_parts(problem.outer_loss, problem.inner_loss, problem.outer_data, problem.inner_data, resolve(sampler))
+    return from_parts(problem.functions, problem.outer_data, problem.inner_data, resolve(sampler))
 
 
-def from_parts(F: Loss, G: Loss, outer_data: PyTree, inner_data: PyTree, sampler: Sampler) -> Oracle:
+def from_parts(functions: Functions, outer_data: PyTree, inner_data: PyTree, sampler: Sampler) -> Oracle:
     """Return the oracle of two losses; the data may be traced, so that a compiled program does not hold them."""
-    F, G = _scalar("outer_loss", F), _scalar("inner_loss", G)
+    F, G = _scalar("outer_loss", functions.F), _scalar("inner_loss", functions.G)
 
     def hvp_G(x, y, zeta, r):
         return jax.jvp(lambda y: jax.grad(G, argnums=1)(x, y, zeta), (y,), (r,))[1]
@@ -49,6 +58,8 @@ def from_parts(F: Loss, G: Loss, outer_data: PyTree, inner_data: PyTree, sampler
         grad_G=jax.grad(G, argnums=1),
         hvp_G=hvp_G,
         jvp_G=jvp_G,
+        project_x=_like(functions.project_x),
+        project_y=_like(functions.project_y),
     )
 
 
@@ -74,7 +85,7 @@ class Counts:
     G: int = 0  # gradients of the inner loss
     JV: int = 0  # products of the mixed Jacobian with a vector
     HV: int = 0  # products of the inner Hessian with a vector
-    HINV: int = 0  # dense inverses of (or solves with) the inner Hessian
+    HINV: int = 0  # factorisations of a dense inner Hessian
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
@@ -83,6 +94,11 @@ class Counts:
         return Counts(*(n * a for a in astuple(self)))
 
     __rmul__ = __mul__
+
+
+def _like(project: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
+    """Keep the dtype of what is projected, whatever the projection computes in."""
+    return lambda z: jax.tree.map(lambda old, new: jnp.asarray(new, old.dtype), z, project(z))
 
 
 def _scalar(name: str, loss: Loss) -> Loss:

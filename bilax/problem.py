@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,12 @@ from bilax.types import PyTree
 
 Loss = Callable[[PyTree, PyTree, PyTree], jax.Array]
 Metrics = Callable[[PyTree, PyTree], Mapping[str, Any]]
+Projection = Callable[[PyTree], PyTree]
+
+
+def unconstrained(z: PyTree) -> PyTree:
+    """The projection onto the whole space."""
+    return z
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +35,8 @@ class Problem:
       inner_data: likewise, for the inner loss.
       x0, y0: where to start, unless `solve` is told otherwise.
       metrics: ``metrics(x, y) -> {name: number}``, measured between chunks, never timed.
+      project_x, project_y: projections onto convex sets that x and y are kept in, such as those of
+        ``optax.projections``; any function from a pytree to one like it.
 
     >>> import jax.numpy as jnp
     >>> problem = Problem(
@@ -48,6 +56,8 @@ class Problem:
     x0: PyTree = None
     y0: PyTree = None
     metrics: Metrics | None = None
+    project_x: Projection = unconstrained
+    project_y: Projection = unconstrained
 
     def __post_init__(self):
         for name in ("outer_loss", "inner_loss"):
@@ -56,8 +66,17 @@ class Problem:
                     f"{name} must be a function of (x, y, batch) that returns a scalar; "
                     f"got {type(getattr(self, name)).__name__}."
                 )
+        for name in ("project_x", "project_y"):
+            if not callable(getattr(self, name)):
+                raise TypeError(
+                    f"{name} must be a function from a pytree to one like it; got {type(getattr(self, name)).__name__}."
+                )
         for name in ("outer_data", "inner_data"):
             object.__setattr__(self, name, _as_data(name, getattr(self, name)))
+
+    @property
+    def functions(self) -> "Functions":
+        return Functions(self.outer_loss, self.inner_loss, self.project_x, self.project_y)
 
     @property
     def outer_size(self) -> int:
@@ -66,6 +85,15 @@ class Problem:
     @property
     def inner_size(self) -> int:
         return jax.tree.leaves(self.inner_data)[0].shape[0]
+
+
+class Functions(NamedTuple):
+    """What of a problem is code, not data: the static part of a compiled program."""
+
+    F: Loss
+    G: Loss
+    project_x: Projection = unconstrained
+    project_y: Projection = unconstrained
 
 
 def _as_data(name: str, data: PyTree) -> PyTree:

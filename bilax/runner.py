@@ -20,7 +20,7 @@ from bilax.algorithms.protocol import Algorithm, Info
 from bilax.hypergrad import gauge
 from bilax.hyperparameters import Auto, names_of
 from bilax.oracle import Counts, from_parts, make_oracle
-from bilax.problem import Loss, Metrics, Problem, as_variable
+from bilax.problem import Functions, Metrics, Problem, as_variable
 from bilax.results import History, Result, Status
 from bilax.sampler import Sampler, full, iid, resolve
 from bilax.tree import all_finite, where
@@ -39,7 +39,8 @@ class Run(NamedTuple):
 
     state: Any
     info: Info
-    probes: jax.Array
+    HV: jax.Array  # calls beyond the declared cost, since the program was called
+    JV: jax.Array
     nonfinite: jax.Array
     converged: jax.Array
     grew: jax.Array
@@ -97,8 +98,7 @@ def solve(
     sampler = resolve(sampler)
     advance = partial(
         _advance,
-        problem.outer_loss,
-        problem.inner_loss,
+        problem.functions,
         sampler,
         algorithm,
         problem.outer_data,
@@ -125,7 +125,7 @@ def solve(
             run = jax.block_until_ready(advance(run, stop, warned))
             elapsed = time.perf_counter() - tic
             done = int(run.state.k)
-            counts = sum((cost(i) for i in range(k, done)), counts) + Counts(HV=int(run.probes))
+            counts = sum((cost(i) for i in range(k, done)), counts) + Counts(HV=int(run.HV), JV=int(run.JV))
             seconds += elapsed
             pace = max(elapsed, 1e-6) / max(1, done - k)
             k = done
@@ -184,10 +184,9 @@ def iterate(
     return jax.lax.scan(lambda s, _: algorithm.step(oracle, keys.at(stream, s.k), s), state, length=steps)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=(0, 1))
 def _advance(
-    F: Loss,
-    G: Loss,
+    functions: Functions,
     sampler: Sampler,
     algorithm: Algorithm,
     outer_data: PyTree,
@@ -199,7 +198,7 @@ def _advance(
     warned: Any,
 ) -> Run:
     """Take steps until k = stop, LONGEST at most, or until there is a reason to come back earlier."""
-    oracle = from_parts(F, G, outer_data, inner_data, sampler)
+    oracle = from_parts(functions, outer_data, inner_data, sampler)
 
     def step(run: Run) -> Run:
         state, info = algorithm.step(oracle, keys.at(stream, run.state.k), run.state)
@@ -210,20 +209,21 @@ def _advance(
             grew &= run.info.diverging  # the first time, eta="auto" measures again and lowers eta by itself
         # Before the warning and at the end of a divergent run, the state is that before the step.
         state = where(nonfinite | grew, run.state, state)
-        probes = jnp.where(nonfinite | grew, 0, info.probes)
-        return Run(state, info, run.probes + probes, nonfinite, (info.norm_v <= tol) & ~nonfinite & ~grew, grew)
+        kept = ~(nonfinite | grew)
+        HV, JV = (total + jnp.where(kept, calls, 0) for total, calls in ((run.HV, info.HV), (run.JV, info.JV)))
+        return Run(state, info, HV, JV, nonfinite, (info.norm_v <= tol) & kept, grew)
 
     def body(run: Run, _):
         ended = run.nonfinite | run.converged | run.grew | (run.state.k >= stop)
         return jax.lax.cond(ended, lambda run: run, step, run), None
 
-    fresh = run._replace(probes=jnp.zeros_like(run.probes), grew=jnp.zeros_like(run.grew))
+    fresh = run._replace(HV=jnp.zeros_like(run.HV), JV=jnp.zeros_like(run.JV), grew=jnp.zeros_like(run.grew))
     return jax.lax.scan(body, fresh, length=LONGEST)[0]
 
 
 def _start(state: Any) -> Run:
-    no = jnp.zeros((), bool)
-    return Run(state, _canonical(Info(jnp.nan, jnp.nan)), jnp.zeros((), jnp.int32), no, no, no)
+    none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+    return Run(state, _canonical(Info(jnp.nan, jnp.nan)), none, none, no, no, no)
 
 
 def _canonical(info: Info) -> Info:
@@ -231,7 +231,7 @@ def _canonical(info: Info) -> Info:
     return Info(*(jnp.asarray(value, _INFO_DTYPES.get(name, float)) for name, value in info._asdict().items()))
 
 
-_INFO_DTYPES = {"diverging": bool, "probes": jnp.int32}
+_INFO_DTYPES = {"diverging": bool, "HV": jnp.int32, "JV": jnp.int32}
 
 
 class _Measurements:
@@ -244,7 +244,8 @@ class _Measurements:
         tic = time.perf_counter()
         row = {"k": int(run.state.k), "seconds": seconds, **asdict(counts)}
         if row["k"] > 0:
-            row |= {name: np.asarray(value).item() for name, value in run.info._asdict().items() if name != "probes"}
+            calls = ("HV", "JV")  # they are in the counts
+            row |= {name: np.asarray(value).item() for name, value in run.info._asdict().items() if name not in calls}
         if self.metrics is not None:
             row |= {name: np.asarray(value).item() for name, value in self.metrics(run.state.x, run.state.y).items()}
         self.history.rows.append(row)
@@ -332,15 +333,15 @@ def _warn(algorithm: Algorithm, what: str, L: float) -> None:
 
 def _measured_L(problem: Problem, run: Run) -> float:
     samples = min(1000, problem.inner_size)
-    parts = (problem.outer_loss, problem.inner_loss, samples, problem.outer_data, problem.inner_data)
+    parts = (problem.functions, samples, problem.outer_data, problem.inner_data)
     return float(_largest_eigenvalue(*parts, run.state.x, run.state.y))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=(0, 1))
 def _largest_eigenvalue(
-    F: Loss, G: Loss, samples: int, outer_data: PyTree, inner_data: PyTree, x: PyTree, y: PyTree
+    functions: Functions, samples: int, outer_data: PyTree, inner_data: PyTree, x: PyTree, y: PyTree
 ) -> jax.Array:
-    oracle = from_parts(F, G, outer_data, inner_data, iid)
+    oracle = from_parts(functions, outer_data, inner_data, iid)
     return gauge.largest_eigenvalue(oracle, keys.root(0), x, y, samples)[0]
 
 

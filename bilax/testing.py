@@ -1,7 +1,7 @@
 """Tools to test an algorithm, ours or yours: an oracle that counts its calls, and one that records its batches."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -17,7 +17,7 @@ class Tally:
     """Oracle calls that were really made, in samples."""
 
     def __init__(self):
-        self._calls: dict[str, int] = dict.fromkeys(("F", "G", "JV", "HV"), 0)
+        self._calls: dict[str, int] = dict.fromkeys(("F", "G", "JV", "HV", "HINV"), 0)
 
     def _add(self, column: str, samples: int) -> None:
         self._calls[column] += samples
@@ -42,8 +42,13 @@ def counting(oracle: Oracle) -> tuple[Oracle, Tally]:
 
         return call
 
+    def factor(H: jax.Array):
+        jax.debug.callback(lambda _: tally._add("HINV", 1), H.ravel()[0])
+        return oracle.factor(H)
+
     columns = {"grad_F": "F", "grad_G": "G", "jvp_G": "JV", "hvp_G": "HV"}
-    return oracle._replace(**{name: counted(column, getattr(oracle, name)) for name, column in columns.items()}), tally
+    counters = {name: counted(column, getattr(oracle, name)) for name, column in columns.items()}
+    return oracle._replace(**counters, factor=factor), tally
 
 
 class Drawn:
@@ -61,7 +66,7 @@ class Drawn:
 def recording(oracle: Oracle) -> tuple[Oracle, Drawn]:
     """Return an oracle that records the batches it draws. Step inside ``python_loops()`` with it."""
     oracle = Oracle(
-        *(jax.jit(fn, static_argnums=1 if name.startswith("draw") else ()) for name, fn in oracle._asdict().items())
+        *(jax.jit(draw, static_argnums=1) for draw in oracle[:2]), *map(jax.jit, oracle[2:8]), factor=oracle.factor
     )
     drawn = Drawn()
 
@@ -78,17 +83,26 @@ def recording(oracle: Oracle) -> tuple[Oracle, Drawn]:
 
 @contextmanager
 def python_loops() -> Iterator[None]:
-    """Run ``jax.lax.scan`` and ``jax.lax.cond`` as loops and branches of Python, so that what passes by is concrete."""
+    """Run the loops and branches of ``jax.lax`` as those of Python, so that what passes by is concrete."""
 
-    def scan(f, init, xs=None, length=None):
+    def scan(f, init, xs=None, length=None, reverse=False):
         carry, outputs = init, []
-        for i in range(size(xs) if length is None else length):
+        steps = range(size(xs) if length is None else length)
+        for i in reversed(steps) if reverse else steps:
             carry, output = f(carry, jax.tree.map(lambda leaf: leaf[i], xs))  # noqa: B023
             outputs.append(output)
-        return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
+        return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *(outputs[::-1] if reverse else outputs))
 
     def cond(pred, true_fun, false_fun, *operands):
         return true_fun(*operands) if pred else false_fun(*operands)
 
-    with mock.patch.object(jax.lax, "scan", scan), mock.patch.object(jax.lax, "cond", cond):
+    def fori_loop(lower, upper, body, init):
+        for i in range(int(lower), int(upper)):
+            init = body(i, init)
+        return init
+
+    loops = {"scan": scan, "cond": cond, "fori_loop": fori_loop}
+    with ExitStack() as stack:
+        for name, loop in loops.items():
+            stack.enter_context(mock.patch.object(jax.lax, name, loop))
         yield

@@ -22,7 +22,7 @@ def test_declared_cost_is_what_is_called(algorithm, eta):
     declared = Counts()
     for k in range(6):
         state, info = step(state)
-        declared += alg.cost(k) + Counts(HV=int(info.probes))
+        declared += alg.cost(k) + Counts(HV=int(info.HV))
         assert tally.counts == declared, f"after step {k}"
     if eta == "auto":
         assert declared.HV > sum(alg.cost(k).HV for k in range(6))  # L was measured at least once

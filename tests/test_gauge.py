@@ -57,13 +57,13 @@ def sharpening():
 def test_auto_measures_again_when_the_variables_have_moved_and_not_otherwise():
     alg = MRBO(gamma=1.0, lam=0.1, S=4)
     _, info = jax.jit(lambda: iterate(sharpening(), alg, 1.0 + jnp.zeros(()), -jnp.ones(2) / jnp.e, steps=100))()
-    measured = np.asarray(info.probes) > 0
+    measured = np.asarray(info.HV) > 0
     assert measured[0]
     assert 1 < measured.sum() < 50
     assert info.eta[-1] < info.eta[0] / 1.5  # it followed the sharpening
     still = MRBO(gamma=0.0, lam=0.0, S=4)
     _, info = jax.jit(lambda: iterate(sharpening(), still, 1.0 + jnp.zeros(()), jnp.ones(2), steps=10))()
-    assert (np.asarray(info.probes) > 0).tolist() == [True] + [False] * 9
+    assert (np.asarray(info.HV) > 0).tolist() == [True] + [False] * 9
 
 
 def test_auto_follows_a_series_that_grew():

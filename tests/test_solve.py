@@ -90,7 +90,7 @@ def test_time_limit():
 def _slow_problem():
     """A step takes some 20 ms: least squares on 4 million numbers."""
     data = np.random.default_rng(0).normal(size=(4000, 1000)) / 100
-    loss = lambda x, y, b: jnp.mean((b @ y - 1) ** 2) + jnp.sum((y - x) ** 2)
+    loss = lambda x, y, b: jnp.mean((b @ y - 1) ** 2) + 0.5 * jnp.sum((y - x) ** 2)
     return Problem(loss, loss, data, data, jnp.zeros(()), jnp.zeros(1000))
 
 

@@ -5,11 +5,11 @@ from typing import NamedTuple, final
 import jax
 import jax.numpy as jnp
 
-from bilax.algorithms.protocol import Info
+from bilax.algorithms.protocol import Info, info_of
 from bilax.hypergrad import gauge, neumann
 from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, nonnegative, positive, series_step
 from bilax.oracle import Counts, Oracle, both
-from bilax.tree import axpy, norm, storm, zeros_like
+from bilax.tree import axpy, storm, zeros_like
 from bilax.types import Key, PyTree, Scalar
 
 
@@ -74,12 +74,12 @@ class MRBO:
 
         eta_k = self.d / (self.m + s.k) ** (1 / 3)  # line 10
         alpha, beta = (jnp.minimum(c * eta_k**2, 1).astype(float) for c in (self.c1, self.c2))
-        x = axpy(-self.gamma * eta_k, v, s.x)  # line 11
-        y = axpy(-self.lam * eta_k, u, s.y)
+        x = oracle.project_x(axpy(-self.gamma * eta_k, v, s.x))  # line 11
+        y = oracle.project_y(axpy(-self.lam * eta_k, u, s.y))
 
-        growth = jnp.maximum(Phi.growth, Phi_prev.growth)
-        state = State(s.k + 1, x, y, s.x, s.y, v, u, alpha, beta, gauge.note(L, growth))
-        return state, Info(norm(v), norm(u), eta, growth, neumann.grew(growth), gauge.probes(L))
+        Phi = neumann.worst(Phi, Phi_prev)
+        state = State(s.k + 1, x, y, s.x, s.y, v, u, alpha, beta, gauge.note(L, Phi.growth))
+        return state, info_of(v, u, Phi, eta, L)
 
     def cost(self, k: int) -> Counts:
         return 2 * (Counts(G=self.S) + neumann.cost(self.S, self.Q))

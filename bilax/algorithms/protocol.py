@@ -4,7 +4,11 @@ from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 
+from bilax.hypergrad import gauge, neumann
+from bilax.hypergrad.gauge import Gauge
+from bilax.hypergrad.neumann import Estimate
 from bilax.oracle import Counts, Oracle
+from bilax.tree import norm
 from bilax.types import Key, PyTree, Scalar
 
 
@@ -16,7 +20,15 @@ class Info(NamedTuple):
     eta: Scalar = jnp.nan  # step of the Neumann series, where there is one
     growth: Scalar = 0.0  # largest growth of its residual from one term to the next, at most 1 for a safe eta
     diverging: Scalar = False  # the residual grew: eta is too large
-    probes: Scalar = 0  # Hessian-vector products of samples spent on eta="auto", beyond `cost`
+    residual: Scalar = jnp.nan  # what is left of the linear system H w = grad_y F, relative to its right-hand side
+    HV: Scalar = 0  # calls beyond `cost`, whose number is not known beforehand: spent on measuring L for
+    JV: Scalar = 0  # eta="auto", on a series of random length, on matrices of the problem's size
+
+
+def info_of(v: PyTree, u: PyTree, estimate: Estimate, eta: Scalar, L: Gauge | None, HV: Scalar = 0) -> Info:
+    """Return the info of a step that moved x along v, y along u, and used a series with step eta."""
+    grew = neumann.grew(estimate.growth)
+    return Info(norm(v), norm(u), eta, estimate.growth, grew, estimate.residual, gauge.probes(L) + HV)
 
 
 class Algorithm(Protocol):

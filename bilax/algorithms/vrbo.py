@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from bilax import keys
-from bilax.algorithms.protocol import Info
+from bilax.algorithms.protocol import Info, info_of
 from bilax.hypergrad import gauge, neumann
 from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, nonnegative, series_step, switch
 from bilax.oracle import Counts, Oracle, both
@@ -65,28 +65,29 @@ class VRBO:
         eta, L = gauge.read(self.eta, s.gauge, oracle, key_L, s.x, s.y, self.S2, self.per_sample)
 
         def restart():  # lines 4-5
-            Phi, G_y = self._estimates(oracle, key_1, self.S1, eta)(s.x, s.y)
-            return Phi.value, G_y, Phi.growth
+            return self._estimates(oracle, key_1, self.S1, eta)(s.x, s.y)
 
         def carry_on():  # line 7
-            return s.v, s.u, jnp.zeros_like(norm(s.y))
+            none = jnp.zeros_like(norm(s.y))
+            return neumann.Estimate(s.v, none, none), s.u
 
-        v, u, growth = jax.lax.cond(s.k % self.q == 0, restart, carry_on)
-        x = axpy(-self.alpha, v, s.x)  # line 9
+        seen, u = jax.lax.cond(s.k % self.q == 0, restart, carry_on)
+        v = seen.value
+        x = oracle.project_x(axpy(-self.alpha, v, s.x))  # line 9
 
         def inner(carry, key_t):  # lines 12-15
-            x_prev, y_prev, y_t, v_t, u_t, growth = carry
+            x_prev, y_prev, y_t, v_t, u_t, seen = carry
             estimates = self._estimates(oracle, key_t, self.S2, eta)
             (Phi, G_y), (Phi_prev, G_y_prev) = both(estimates, (x, y_t), (x_prev, y_prev))
             v_t = storm(v_t, 0, Phi.value, Phi_prev.value)
             u_t = storm(u_t, 0, G_y, G_y_prev)
-            growth = jnp.maximum(growth, jnp.maximum(Phi.growth, Phi_prev.growth))
-            return (x, y_t, axpy(-self.beta, u_t, y_t), v_t, u_t, growth), None
+            y_next = oracle.project_y(axpy(-self.beta, u_t, y_t))
+            return (x, y_t, y_next, v_t, u_t, neumann.worst(neumann.worst(seen, Phi), Phi_prev)), None
 
-        start = (s.x, s.y, s.y, v, u, growth)  # line 10
-        (_, y, _, v_last, u_last, growth), _ = jax.lax.scan(inner, start, keys.turns(key_2, self.m + 2))  # line 11
-        state = State(s.k + 1, x, y, v_last, u_last, gauge.note(L, growth))  # line 17: y is y~_{k,m+1}
-        return state, Info(norm(v), norm(u), eta, growth, neumann.grew(growth), gauge.probes(L))
+        start = (s.x, s.y, s.y, v, u, seen)  # line 10
+        (_, y, _, v_last, u_last, seen), _ = jax.lax.scan(inner, start, keys.turns(key_2, self.m + 2))  # line 11
+        state = State(s.k + 1, x, y, v_last, u_last, gauge.note(L, seen.growth))  # line 17: y is y~_{k,m+1}
+        return state, info_of(v, u, seen, eta, L)
 
     def _estimates(self, oracle: Oracle, key: Key, S: int, eta: Scalar):
         key_y, key_x = jax.random.split(key)

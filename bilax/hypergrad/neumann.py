@@ -22,6 +22,7 @@ class Batches(NamedTuple):
 class Estimate(NamedTuple):
     value: PyTree  # the estimate of grad Phi
     growth: jax.Array  # max over q of |r_{q+1}| / |r_q|, above 1 only if eta is too large
+    residual: jax.Array  # what is left of H w = grad_y F, relative to its right-hand side
 
 
 def draw(oracle: Oracle, key: Key, S: int, Q: int) -> Batches:
@@ -42,11 +43,12 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> 
         r, total, growth = carry
         B_j = oracle.draw_G(key, B.S)
         r_next = axpy(-eta, oracle.hvp_G(x, y, B_j, r), r)
-        return (r_next, axpy(1, r_next, total), jnp.maximum(growth, _ratio(norm(r_next), norm(r)))), None
+        return (r_next, axpy(1, r_next, total), jnp.maximum(growth, ratio(norm(r_next), norm(r)))), None
 
-    (_, total, growth), _ = jax.lax.scan(factor, (r_0, r_0, jnp.zeros_like(norm(r_0))), B.H)
+    (r_Q, total, growth), _ = jax.lax.scan(factor, (r_0, r_0, jnp.zeros_like(norm(r_0))), B.H)
     M_Q = scale(eta, total)  # line 7
-    return Estimate(axpy(-1, oracle.jvp_G(x, y, B.G, M_Q), F_x), growth)  # line 8
+    value = axpy(-1, oracle.jvp_G(x, y, B.G, M_Q), F_x)  # line 8
+    return Estimate(value, growth, ratio(norm(r_Q), norm(r_0)))
 
 
 def hypergrad_per_sample(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> Estimate:
@@ -66,7 +68,12 @@ def hypergrad_per_sample(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: 
         return hypergrad(single, x, y, B._replace(F=alone(B.F), G=alone(B.G)), eta)
 
     chains = jax.vmap(chain)(jnp.arange(S))
-    return Estimate(mean(chains.value), chains.growth.max())
+    return Estimate(mean(chains.value), chains.growth.max(), chains.residual.mean())
+
+
+def worst(a: Estimate, b: Estimate) -> Estimate:
+    """Return the first estimate with the larger growth and residual of the two."""
+    return Estimate(a.value, jnp.maximum(a.growth, b.growth), jnp.maximum(a.residual, b.residual))
 
 
 def cost(S: int, Q: int) -> Counts:
@@ -78,5 +85,5 @@ def grew(growth: jax.Array) -> jax.Array:
     return growth > 1 + jnp.finfo(growth.dtype).eps ** 0.5
 
 
-def _ratio(after: jax.Array, before: jax.Array) -> jax.Array:
+def ratio(after: jax.Array, before: jax.Array) -> jax.Array:
     return jnp.where(before > 0, after / jnp.where(before > 0, before, 1), 0)
