@@ -19,8 +19,25 @@ _EXPORTS = {
     "History": "bilax.results",
     "Info": "bilax.algorithms",
     "ALGORITHMS": "bilax.algorithms",
-    "MRBO": "bilax.algorithms",
-    "VRBO": "bilax.algorithms",
+    **dict.fromkeys(
+        (
+            "AIDCG",
+            "AIDFP",
+            "BSA",
+            "MRBO",
+            "MRBOD",
+            "MSTSA",
+            "RSVRB",
+            "Reverse",
+            "SEMA",
+            "STABLE",
+            "SUSTAIN",
+            "StocBiO",
+            "TTSA",
+            "VRBO",
+        ),
+        "bilax.algorithms",
+    ),
 }
 _SUBPACKAGES = ("algorithms", "datasets", "hypergrad", "problems", "testing")
 
@@ -28,7 +45,24 @@ __all__ = [*_EXPORTS, *_SUBPACKAGES, "__version__"]
 
 if TYPE_CHECKING:
     from bilax import algorithms, datasets, hypergrad, problems, testing
-    from bilax.algorithms import ALGORITHMS, MRBO, VRBO, Info
+    from bilax.algorithms import (
+        AIDCG,
+        AIDFP,
+        ALGORITHMS,
+        BSA,
+        MRBO,
+        MRBOD,
+        MSTSA,
+        RSVRB,
+        SEMA,
+        STABLE,
+        SUSTAIN,
+        TTSA,
+        VRBO,
+        Info,
+        Reverse,
+        StocBiO,
+    )
     from bilax.oracle import Counts, Oracle, make_oracle
     from bilax.problem import Problem
     from bilax.results import History, Result

@@ -49,6 +49,21 @@ def nonnegative(*, default: float, doc: str) -> Any:
     return _field(default, doc, lambda value: _real(value, lambda a: a >= 0), "a finite number >= 0")
 
 
+def outer_step(*, default: float, doc: str = "outer step size") -> Any:
+    """The step size of x: a traced float of at least 0 (0 freezes x)."""
+    return nonnegative(default=default, doc=doc)
+
+
+def inner_step(*, default: float, doc: str = "inner step size") -> Any:
+    """The step size of y: a traced float of at least 0 (0 freezes y)."""
+    return nonnegative(default=default, doc=doc)
+
+
+def weight(*, default: float, doc: str) -> Any:
+    """A traced float from 0 to 1."""
+    return _field(default, doc, lambda value: _real(value, lambda a: (a >= 0) & (a <= 1)), "a number from 0 to 1")
+
+
 def series_step(*, default: float | str, doc: str) -> Any:
     """The step eta of a Neumann series: a traced float above 0, or "auto"."""
 
@@ -78,7 +93,8 @@ def switch(*, default: bool, doc: str) -> Any:
 
 
 @dataclass_transform(
-    frozen_default=True, field_specifiers=(positive, nonnegative, series_step, count, batch_size, switch)
+    frozen_default=True,
+    field_specifiers=(positive, nonnegative, outer_step, inner_step, weight, series_step, count, batch_size, switch),
 )
 def hyperparameters(cls: C) -> C:
     """Make ``cls`` a frozen dataclass, a pytree, and a check of its own values."""

@@ -91,6 +91,8 @@ def python_loops() -> Iterator[None]:
         for i in reversed(steps) if reverse else steps:
             carry, output = f(carry, jax.tree.map(lambda leaf: leaf[i], xs))  # noqa: B023
             outputs.append(output)
+        if not outputs:
+            return carry, jax.tree.map(lambda leaf: leaf[:0], xs[0] if isinstance(xs, tuple) else xs)
         return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *(outputs[::-1] if reverse else outputs))
 
     def cond(pred, true_fun, false_fun, *operands):

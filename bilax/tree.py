@@ -25,10 +25,30 @@ def storm(m: PyTree, a: Scalar, new: PyTree, old: PyTree) -> PyTree:
     return jax.tree.map(lambda mi, ni, oi: ni + (1 - jnp.asarray(a, mi.dtype)) * (mi - oi), m, new, old)
 
 
+def lerp(a: Scalar, old: PyTree, new: PyTree) -> PyTree:
+    """Return ``(1 - a) * old + a * new``."""
+
+    def mix(oi: jax.Array, ni: jax.Array) -> jax.Array:
+        weight = jnp.asarray(a, oi.dtype)
+        return (1 - weight) * oi + weight * ni
+
+    return jax.tree.map(mix, old, new)
+
+
 def norm(x: PyTree) -> jax.Array:
     """Return the Euclidean norm over all leaves, accumulated in at least float32."""
     leaves = [leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)) for leaf in jax.tree.leaves(x)]
     return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in leaves))
+
+
+def vdot(x: PyTree, y: PyTree) -> jax.Array:
+    """Return the inner product over all leaves, accumulated in at least float32."""
+
+    def product(a: jax.Array, b: jax.Array) -> jax.Array:
+        wide = jnp.promote_types(a.dtype, jnp.float32)
+        return jnp.vdot(a.astype(wide), b.astype(wide))
+
+    return sum(jax.tree.leaves(jax.tree.map(product, x, y)), jnp.zeros(()).astype(jnp.float32))
 
 
 def zeros_like(x: PyTree) -> PyTree:

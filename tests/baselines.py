@@ -7,11 +7,6 @@ proj is applied to every new x, proj_y to every new y (inner steps included); bo
 In the comments of a loop, x and y are x_k and y_k until they are overwritten.
 """
 
-import sys
-
-if __name__ == "__main__":
-    sys.path.insert(0, "/work/main/tests")
-
 import numpy as np
 import transcript
 

@@ -1,11 +1,15 @@
 """Declared cost equals counted calls, for every algorithm."""
 
+from dataclasses import asdict, fields
+
 import jax
 import jax.numpy as jnp
 import pytest
 from cases import ALGORITHM_CASES, PROBLEM_CASES
 
 from bilax import Counts, keys, solve
+from bilax.hypergrad import unrolled
+from bilax.hyperparameters import Auto
 from bilax.oracle import make_oracle
 from bilax.testing import counting
 
@@ -22,30 +26,40 @@ def test_declared_cost_is_what_is_called(algorithm, eta):
     declared = Counts()
     for k in range(6):
         state, info = step(state)
-        declared += alg.cost(k) + Counts(HV=int(info.HV))
+        declared += alg.cost(k) + Counts(HV=int(info.HV), JV=int(info.JV))
         assert tally.counts == declared, f"after step {k}"
-    if eta == "auto":
+    if isinstance(getattr(alg, "eta", None), Auto):
         assert declared.HV > sum(alg.cost(k).HV for k in range(6))  # L was measured at least once
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
-def test_solve_reports_the_sum(algorithm):
+@pytest.mark.parametrize("sampler", ["iid", "full"])
+def test_solve_reports_what_was_called(algorithm, sampler):
+    """Also with full batches, each of which counts all samples."""
     alg = algorithm.make(eta=0.2)
-    result = solve(CASE.problem, alg, CASE.x0, CASE.y0, steps=7)
-    assert result.counts == sum((alg.cost(k) for k in range(7)), Counts())
-    assert result.history[-1]["HV"] == result.counts.HV
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
-def test_full_batches_count_all_samples(algorithm):
-    alg = algorithm.make(eta=0.2)
-    oracle, tally = counting(make_oracle(CASE.problem, "full"))
+    oracle, tally = counting(make_oracle(CASE.problem, sampler))
     step = jax.jit(lambda s: alg.step(oracle, keys.at(keys.root(0), s.k), s)[0])
     state = alg.init(jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
     for _ in range(5):
         state = step(state)
-    result = solve(CASE.problem, alg, CASE.x0, CASE.y0, steps=5, sampler="full")
+    result = solve(CASE.problem, alg, CASE.x0, CASE.y0, steps=5, sampler=sampler)
     assert result.counts == tally.counts
+    assert result.history[-1]["HV"] == result.counts.HV
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+def test_the_formulas_of_the_catalogue_are_the_costs(algorithm):
+    alg = algorithm.make()
+    values = {field.name: getattr(alg, field.name) for field in fields(alg)}
+    if hasattr(alg, "last"):
+        stretches, length = unrolled._stretches(alg.last)
+        values |= {"last": alg.last, "kept": stretches * length}
+    period = getattr(alg, "q", 1)
+    declared = asdict(sum((alg.cost(k) for k in range(period)), Counts()))
+    for column in ("F", "G", "JV", "HV", "HINV"):
+        formula, random = alg.about.calls.get(column, "0"), alg.about.random.get(column, "0")
+        certain = eval(formula, {"d_y": 0}, values) - eval(random, {"d_y": 0}, values)
+        assert declared[column] / period == pytest.approx(certain), column
 
 
 def test_full_batches_of_unequal_data():

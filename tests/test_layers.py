@@ -17,7 +17,7 @@ LAYERS = [
     {"problem"},
     {"sampler"},
     {"oracle"},
-    {"results"},
+    {"results", "inner"},
     {"hypergrad"},
     {"algorithms", "testing"},
     {"runner"},
@@ -52,7 +52,8 @@ def test_imports_go_down_the_list_only():
 
 def test_public_names():
     assert set(bilax.__all__) == {
-        "ALGORITHMS", "Counts", "History", "Info", "MRBO", "Oracle", "Problem", "Result", "UnsafeEta", "VRBO",
+        "ALGORITHMS", "AIDCG", "AIDFP", "BSA", "Counts", "History", "Info", "MRBO", "MRBOD", "MSTSA", "Oracle",
+        "Problem", "RSVRB", "Result", "Reverse", "SEMA", "STABLE", "SUSTAIN", "StocBiO", "TTSA", "UnsafeEta", "VRBO",
         "__version__", "algorithms", "datasets", "hypergrad", "iterate", "make_oracle", "problems", "solve", "testing",
     }  # fmt: skip
     for name in bilax.__all__:

@@ -80,7 +80,7 @@ def test_samples_differ_in_gradient_hessian_and_jacobian():
 @pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
 def test_converges(algorithm):
     """Squared norm of the true gradient at most 1e-3, with noisy batches."""
-    alg, steps = algorithm.converges()
+    alg, steps = algorithm.converges
     result = solve(Q.problem, alg, steps=steps)
     assert result.status == "done"
     assert result.history[0]["grad_norm2"] > 0.5

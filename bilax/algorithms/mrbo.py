@@ -5,9 +5,20 @@ from typing import NamedTuple, final
 import jax
 import jax.numpy as jnp
 
+from bilax.algorithms.about import About
 from bilax.algorithms.protocol import Info, info_of
 from bilax.hypergrad import gauge, neumann
-from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, nonnegative, positive, series_step
+from bilax.hyperparameters import (
+    Eta,
+    batch_size,
+    count,
+    hyperparameters,
+    inner_step,
+    nonnegative,
+    outer_step,
+    positive,
+    series_step,
+)
 from bilax.oracle import Counts, Oracle, both
 from bilax.tree import axpy, storm, zeros_like
 from bilax.types import Key, PyTree, Scalar
@@ -44,8 +55,16 @@ class MRBO:
     Counts(F=20, G=20, JV=20, HV=60, HINV=0)
     """
 
-    gamma: Scalar = nonnegative(default=0.1, doc="outer step size")
-    lam: Scalar = nonnegative(default=0.1, doc="inner step size, lambda in the paper")
+    about = About(
+        loops="single",
+        reduces="x and y (STORM)",
+        calls={"F": "2 * S", "G": "2 * S", "JV": "2 * S", "HV": "2 * Q * S"},
+        complexity="eps^-1.5",
+        reference="Yang, Ji, Liang. Provably Faster Algorithms for Bilevel Optimization. NeurIPS 2021, Algorithm 1",
+    )
+
+    gamma: Scalar = outer_step(default=0.1)
+    lam: Scalar = inner_step(default=0.1, doc="inner step size, lambda in the paper")
     c1: Scalar = nonnegative(default=1.0, doc="outer momentum, alpha_{k+1} = c1 eta_k^2")
     c2: Scalar = nonnegative(default=1.0, doc="inner momentum, beta_{k+1} = c2 eta_k^2")
     d: Scalar = positive(default=1.0, doc="scale of eta_k = d / (m + k)^(1/3)")

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from bilax import keys
+from bilax.algorithms.about import About
 from bilax.algorithms.protocol import Info, info_of
 from bilax.hypergrad import gauge, neumann
-from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, nonnegative, series_step, switch
+from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, inner_step, outer_step, series_step, switch
 from bilax.oracle import Counts, Oracle, both
 from bilax.tree import axpy, norm, storm, zeros_like
 from bilax.types import Key, PyTree, Scalar
@@ -44,8 +45,21 @@ class VRBO:
     Counts(F=80, G=80, JV=80, HV=80, HINV=0)
     """
 
-    alpha: Scalar = nonnegative(default=0.1, doc="outer step size")
-    beta: Scalar = nonnegative(default=0.1, doc="inner step size")
+    about = About(
+        loops="double",
+        reduces="x and y (SARAH)",
+        calls={
+            "F": "S1 / q + 2 * (m + 2) * S2",
+            "G": "S1 / q + 2 * (m + 2) * S2",
+            "JV": "S1 / q + 2 * (m + 2) * S2",
+            "HV": "Q * (S1 / q + 2 * (m + 2) * S2)",
+        },
+        complexity="eps^-1.5",
+        reference="Yang, Ji, Liang. Provably Faster Algorithms for Bilevel Optimization. NeurIPS 2021, Algorithm 2",
+    )
+
+    alpha: Scalar = outer_step(default=0.1)
+    beta: Scalar = inner_step(default=0.1)
     m: int = count(default=20, doc="each outer step is followed by m + 1 inner updates", at_least=0)
     q: int = count(default=3, doc="outer steps from one large batch to the next")
     Q: int = count(default=3, doc="Hessian-vector products per hypergradient")

@@ -1,0 +1,102 @@
+"""MRBO(D), the double-loop MRBO of the experiments on 20 Newsgroups (Yang, Ji and Liang, NeurIPS 2021, Appendix B)."""
+
+from typing import NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+
+from bilax import keys
+from bilax.algorithms.about import About
+from bilax.algorithms.protocol import Info, info_of
+from bilax.hypergrad import gauge, neumann
+from bilax.hyperparameters import (
+    Eta,
+    batch_size,
+    count,
+    hyperparameters,
+    inner_step,
+    nonnegative,
+    outer_step,
+    positive,
+    series_step,
+)
+from bilax.oracle import Counts, Oracle, both
+from bilax.tree import axpy, storm, zeros_like
+from bilax.types import Key, PyTree, Scalar
+
+
+class State(NamedTuple):
+    k: jax.Array
+    x: PyTree  # x_k
+    y: PyTree  # y_k
+    x_prev: PyTree  # x_{k-1}
+    y_prev: PyTree  # y_{k-1}
+    y_last: PyTree  # where u was last evaluated, with x_prev
+    v: PyTree
+    u: PyTree
+    alpha: jax.Array
+    beta: jax.Array
+    gauge: gauge.Gauge | None
+
+
+@final
+@hyperparameters
+class MRBOD:
+    r"""MRBO with its inner update applied N times per outer step, each time on a new batch.
+
+    .. math::
+        u_{k,j} = \nabla_y G(x_k, y_{k,j}; B_j) + (1 - \beta_k)(u^- - \nabla_y G(x^-, y^-; B_j)), \quad
+        y_{k,j+1} = y_{k,j} - \lambda \eta_k u_{k,j}, \quad j < N
+
+    where (x^-, y^-) is the point of the preceding u^-; everything else is as in MRBO, which it is for N = 1.
+    """
+
+    about = About(
+        loops="double",
+        reduces="x and y (STORM)",
+        calls={"F": "2 * S", "G": "2 * N * S", "JV": "2 * S", "HV": "2 * Q * S"},
+        complexity="not analysed",
+        reference="Yang, Ji, Liang. Provably Faster Algorithms for Bilevel Optimization. NeurIPS 2021, Appendix B",
+    )
+
+    gamma: Scalar = outer_step(default=0.1)
+    lam: Scalar = inner_step(default=0.1, doc="inner step size, lambda in the paper")
+    c1: Scalar = nonnegative(default=1.0, doc="outer momentum, alpha_{k+1} = c1 eta_k^2")
+    c2: Scalar = nonnegative(default=1.0, doc="inner momentum, beta_{k+1} = c2 eta_k^2")
+    d: Scalar = positive(default=1.0, doc="scale of eta_k = d / (m + k)^(1/3)")
+    m: Scalar = positive(default=8.0, doc="delay of eta_k = d / (m + k)^(1/3)")
+    N: int = count(default=10, doc="inner updates per outer step")
+    Q: int = count(default=3, doc="Hessian-vector products per hypergradient")
+    eta: Eta = series_step(default="auto", doc="step of the Neumann series, below 1/L")
+    S: int = batch_size(default=64, doc="size of every batch")
+
+    def init(self, x0: PyTree, y0: PyTree) -> State:
+        k, one = jnp.zeros((), jnp.int32), jnp.ones((), float)
+        v, u = zeros_like(x0), zeros_like(y0)
+        return State(k, x0, y0, x0, y0, y0, v, u, one, one, gauge.init(self.eta, x0, y0))
+
+    def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
+        key_y, key_x, key_L = jax.random.split(key, 3)
+        B_x = neumann.draw(oracle, key_x, self.S, self.Q)
+        eta, L = gauge.read(self.eta, s.gauge, oracle, key_L, s.x, s.y, self.S)
+        eta_k = self.d / (self.m + s.k) ** (1 / 3)
+
+        def inner(carry, key_j):
+            x_prev, y_prev, y_j, u = carry
+            B_j = oracle.draw_G(key_j, self.S)
+            G_y, G_y_prev = both(lambda x, y: oracle.grad_G(x, y, B_j), (s.x, y_j), (x_prev, y_prev))
+            u = storm(u, s.beta, G_y, G_y_prev)
+            return (s.x, y_j, oracle.project_y(axpy(-self.lam * eta_k, u, y_j)), u), None
+
+        Phi, Phi_prev = both(lambda x, y: neumann.hypergrad(oracle, x, y, B_x, eta), (s.x, s.y), (s.x_prev, s.y_prev))
+        v = storm(s.v, s.alpha, Phi.value, Phi_prev.value)
+        start = (s.x_prev, s.y_last, s.y, s.u)
+        (_, y_last, y, u), _ = jax.lax.scan(inner, start, keys.turns(key_y, self.N))
+        x = oracle.project_x(axpy(-self.gamma * eta_k, v, s.x))
+        alpha, beta = (jnp.minimum(c * eta_k**2, 1).astype(float) for c in (self.c1, self.c2))
+        Phi = neumann.worst(Phi, Phi_prev)
+        state = State(s.k + 1, x, y, s.x, s.y, y_last, v, u, alpha, beta, gauge.note(L, Phi.growth))
+        return state, info_of(v, u, Phi, eta, L)
+
+    def cost(self, k: int) -> Counts:
+        return 2 * (Counts(G=self.N * self.S) + neumann.cost(self.S, self.Q))

@@ -1,0 +1,89 @@
+"""RSVRB, the (randomized) stochastic variance-reduced bilevel method (Guo, Hu, Zhang and Yang, 2021)."""
+
+from typing import NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from bilax.algorithms.about import About
+from bilax.algorithms.protocol import Info
+from bilax.hypergrad import dense
+from bilax.hyperparameters import batch_size, hyperparameters, inner_step, outer_step, positive, weight
+from bilax.oracle import Counts, Oracle, both
+from bilax.tree import axpy, norm, storm, zeros_like
+from bilax.types import Key, PyTree, Scalar
+
+
+class Pieces(NamedTuple):
+    a: PyTree  # grad_x f
+    b: PyTree  # grad_y f
+    s: PyTree  # grad_y g
+    H: dense.Matrices  # J and H of the paper
+
+
+class State(NamedTuple):
+    k: jax.Array
+    x: PyTree  # x_k
+    y: PyTree  # y_k
+    x_prev: PyTree  # x_{k-1}
+    y_prev: PyTree  # y_{k-1}
+    z: Pieces  # z_{k-1}
+
+
+@final
+@hyperparameters
+class RSVRB:
+    r"""Recursive momentum on every piece of the hypergradient, combined by a dense inverse. One lower-level problem.
+
+    .. math::
+        z_k &= z(x_k, y_k; B) + (1 - \beta)(z_{k-1} - z(x_{k-1}, y_{k-1}; B)), \quad
+        z \in \{\nabla_x F, \nabla_y F, \nabla_x\nabla_y G, \nabla_y^2 G, \nabla_y G\} \\
+        x_{k+1} &= x_k - \gamma (a_k - J_k H_k^{-1} b_k), \qquad y_{k+1} = y_k - \tau \gamma s_k
+
+    with H_k kept at least mu I and J_k at most C, as in STABLE.
+    """
+
+    about = About(
+        loops="single",
+        reduces="every gradient, the Hessian and the Jacobian (STORM)",
+        calls={"F": "2 * S", "G": "2 * S", "JV": "2 * d_y * S", "HV": "2 * d_y * S", "HINV": "1"},
+        random={"JV": "2 * d_y * S", "HV": "2 * d_y * S"},
+        complexity="eps^-1.5",
+        reference="Guo, Hu, Zhang, Yang. Randomized Stochastic Variance-Reduced Methods for Multi-Task Stochastic "
+        "Bilevel Optimization. arXiv:2105.02266, 2021",
+    )
+
+    gamma: Scalar = outer_step(default=0.1)
+    tau: Scalar = inner_step(default=1.0, doc="inner step size relative to the outer one")
+    beta: Scalar = weight(default=0.1, doc="weight of the new pieces")
+    mu: Scalar = positive(default=1e-3, doc="lower bound of the eigenvalues of H")
+    C: Scalar = positive(default=1e3, doc="upper bound of the singular values of J")
+    S: int = batch_size(default=1, doc="size of every batch")
+
+    def init(self, x0: PyTree, y0: PyTree) -> State:
+        dense.refuse_if_too_large("RSVRB", x0, y0)
+        x, y = ravel_pytree(x0)[0], ravel_pytree(y0)[0]
+        H = dense.Matrices(jnp.zeros((x.size, y.size), x.dtype), jnp.zeros((y.size, y.size), y.dtype))
+        z = Pieces(zeros_like(x0), zeros_like(y0), zeros_like(y0), H)
+        return State(jnp.zeros((), jnp.int32), x0, y0, x0, y0, z)
+
+    def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
+        key_G, key_F = jax.random.split(key)
+        B_G, B_F = oracle.draw_G(key_G, self.S), oracle.draw_F(key_F, self.S)
+
+        def pieces(x, y):
+            return Pieces(*oracle.grad_F(x, y, B_F), oracle.grad_G(x, y, B_G), dense.matrices(oracle, x, y, B_G))
+
+        new, old = both(pieces, (s.x, s.y), (s.x_prev, s.y_prev))
+        z = storm(s.z, jnp.where(s.k == 0, 1, self.beta), new, old)
+        z = z._replace(H=dense.project(z.H, self.mu, self.C))
+        a, unravel_x = ravel_pytree(z.a)
+        v = unravel_x(a - z.H.xy @ oracle.factor(z.H.yy)(ravel_pytree(z.b)[0]))
+        x = oracle.project_x(axpy(-self.gamma, v, s.x))
+        y = oracle.project_y(axpy(-self.tau * self.gamma, z.s, s.y))
+        calls = 2 * dense.calls(s.y, B_G)
+        return State(s.k + 1, x, y, s.x, s.y, z), Info(norm(v), norm(z.s), HV=calls, JV=calls)
+
+    def cost(self, k: int) -> Counts:
+        return Counts(F=2 * self.S, G=2 * self.S, HINV=1)

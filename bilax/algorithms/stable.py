@@ -1,0 +1,83 @@
+"""STABLE, the single-timescale stochastic bilevel method (Chen, Sun, Xiao and Yin, AISTATS 2022)."""
+
+from typing import NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from bilax.algorithms.about import About
+from bilax.algorithms.protocol import Info
+from bilax.hypergrad import dense
+from bilax.hyperparameters import batch_size, hyperparameters, inner_step, outer_step, positive, weight
+from bilax.oracle import Counts, Oracle, both
+from bilax.tree import axpy, norm, storm
+from bilax.types import Key, PyTree, Scalar
+
+
+class State(NamedTuple):
+    k: jax.Array
+    x: PyTree  # x_k
+    y: PyTree  # y_k
+    x_prev: PyTree  # x_{k-1}
+    y_prev: PyTree  # y_{k-1}
+    H: dense.Matrices  # H_{k-1}^xy and H_{k-1}^yy
+
+
+@final
+@hyperparameters
+class STABLE:
+    r"""Recursive momentum on the dense Hessian and Jacobian; y also follows the move of x.
+
+    .. math::
+        H^{xy}_k &= P_{\|\cdot\| \le C}\big[(1 - \tau)(H^{xy}_{k-1} - \nabla_x\nabla_y G(x_{k-1}, y_{k-1}; \phi_k))
+                   + \nabla_x\nabla_y G(x_k, y_k; \phi_k)\big] \\
+        H^{yy}_k &= P_{\succeq \mu I}\big[(1 - \tau)(H^{yy}_{k-1} - \nabla_y^2 G(x_{k-1}, y_{k-1}; \phi_k))
+                   + \nabla_y^2 G(x_k, y_k; \phi_k)\big] \\
+        x_{k+1} &= \mathrm{Proj}_X(x_k - \alpha (\nabla_x F - H^{xy}_k (H^{yy}_k)^{-1} \nabla_y F)) \\
+        y_{k+1} &= y_k - \beta \nabla_y G(x_k, y_k; \phi_k) - (H^{yy}_k)^{-1} (H^{xy}_k)^\top (x_{k+1} - x_k)
+    """
+
+    about = About(
+        loops="single",
+        reduces="the Hessian and the Jacobian (STORM)",
+        calls={"F": "S", "G": "S", "JV": "2 * d_y * S", "HV": "2 * d_y * S", "HINV": "1"},
+        random={"JV": "2 * d_y * S", "HV": "2 * d_y * S"},
+        complexity="eps^-2",
+        reference="Chen, Sun, Xiao, Yin. A Single-Timescale Method for Stochastic Bilevel Optimization. AISTATS 2022",
+    )
+
+    alpha: Scalar = outer_step(default=0.1)
+    beta: Scalar = inner_step(default=0.1)
+    tau: Scalar = weight(default=0.1, doc="weight of the new matrices")
+    mu: Scalar = positive(default=1e-3, doc="lower bound of the eigenvalues of H^yy")
+    C: Scalar = positive(default=1e3, doc="upper bound of the singular values of H^xy")
+    S: int = batch_size(default=1, doc="size of every batch")
+
+    def init(self, x0: PyTree, y0: PyTree) -> State:
+        dense.refuse_if_too_large("STABLE", x0, y0)
+        x, y = ravel_pytree(x0)[0], ravel_pytree(y0)[0]
+        H = dense.Matrices(jnp.zeros((x.size, y.size), x.dtype), jnp.zeros((y.size, y.size), y.dtype))
+        return State(jnp.zeros((), jnp.int32), x0, y0, x0, y0, H)
+
+    def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
+        key_G, key_F = jax.random.split(key)
+        phi, xi = oracle.draw_G(key_G, self.S), oracle.draw_F(key_F, self.S)
+        new, old = both(lambda x, y: dense.matrices(oracle, x, y, phi), (s.x, s.y), (s.x_prev, s.y_prev))
+        tau = jnp.where(s.k == 0, 1, self.tau)
+        H = dense.project(storm(s.H, tau, new, old), self.mu, self.C)
+        solve = oracle.factor(H.yy)
+
+        F_x, F_y = oracle.grad_F(s.x, s.y, xi)
+        flat, unravel_x = ravel_pytree(F_x)
+        v = unravel_x(flat - H.xy @ solve(ravel_pytree(F_y)[0]))
+        x = oracle.project_x(axpy(-self.alpha, v, s.x))
+        u = oracle.grad_G(s.x, s.y, phi)
+        moved = ravel_pytree(axpy(-1, s.x, x))[0]
+        follow = ravel_pytree(s.y)[1](solve(H.xy.T @ moved))
+        y = oracle.project_y(axpy(-1, follow, axpy(-self.beta, u, s.y)))
+        calls = 2 * dense.calls(s.y, phi)
+        return State(s.k + 1, x, y, s.x, s.y, H), Info(norm(v), norm(u), HV=calls, JV=calls)
+
+    def cost(self, k: int) -> Counts:
+        return Counts(F=self.S, G=self.S, HINV=1)

@@ -1,0 +1,75 @@
+"""Dense matrices of a small problem: the exact estimator, and what STABLE and RSVRB keep."""
+
+import os
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from bilax.hypergrad.neumann import Estimate
+from bilax.oracle import Oracle
+from bilax.tree import axpy, size
+from bilax.types import PyTree, Scalar
+
+
+class Matrices(NamedTuple):
+    xy: jax.Array  # grad_x grad_y G, of shape (d_x, d_y)
+    yy: jax.Array  # grad_y^2 G, of shape (d_y, d_y)
+
+
+def matrices(oracle: Oracle, x: PyTree, y: PyTree, batch: PyTree) -> Matrices:
+    """Return both matrices on a batch, column by column of the identity: d_y products of each kind."""
+    flat, unravel = ravel_pytree(y)
+    columns = jnp.eye(flat.size, dtype=flat.dtype)
+    xy = jax.vmap(lambda e: ravel_pytree(oracle.jvp_G(x, y, batch, unravel(e)))[0])(columns)
+    yy = jax.vmap(lambda e: ravel_pytree(oracle.hvp_G(x, y, batch, unravel(e)))[0])(columns)
+    return Matrices(xy.T, yy)
+
+
+def calls(y: PyTree, batch: PyTree) -> int:
+    """Return the products of each kind, in samples, that one evaluation of `matrices` takes."""
+    return ravel_pytree(y)[0].size * size(batch)
+
+
+def project(m: Matrices, mu: Scalar, C: Scalar) -> Matrices:
+    """Return the nearest matrices with singular values of xy at most C and eigenvalues of yy at least mu."""
+
+    def clip(xy):
+        U, s, V = jnp.linalg.svd(xy, full_matrices=False)
+        return (U * jnp.minimum(s, C)) @ V
+
+    # The Frobenius norm bounds the largest singular value: mostly there is nothing to do.
+    xy = jax.lax.cond(jnp.linalg.norm(m.xy) <= C, lambda xy: xy, clip, m.xy)
+    values, vectors = jnp.linalg.eigh((m.yy + m.yy.T) / 2)
+    return Matrices(xy, (vectors * jnp.maximum(values, mu)) @ vectors.T)
+
+
+def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B_F: PyTree, B_G: PyTree) -> Estimate:
+    """Return grad_x F - (grad_x grad_y G) (grad_y^2 G)^-1 grad_y F with the dense matrices of one batch."""
+    F_x, F_y = oracle.grad_F(x, y, B_F)
+    m = matrices(oracle, x, y, B_G)
+    w = oracle.factor(m.yy)(ravel_pytree(F_y)[0])
+    none = jnp.zeros((), w.dtype)
+    return Estimate(axpy(-1, ravel_pytree(F_x)[1](m.xy @ w), F_x), none, none)
+
+
+def refuse_if_too_large(method: str, x0: PyTree, y0: PyTree) -> None:
+    """Raise a MemoryError with the bytes that the matrices would take, before anything is allocated."""
+    shapes = [jax.tree.leaves(jax.eval_shape(lambda z: ravel_pytree(z)[0], z))[0] for z in (x0, y0)]
+    (d_x, d_y), width = (int(s.shape[0]) for s in shapes), shapes[1].dtype.itemsize
+    # kept, evaluated at two points, combined, and taken apart: about six of each
+    needed, available = 6 * width * (d_x * d_y + d_y * d_y), _available_bytes()
+    if needed > available:
+        raise MemoryError(
+            f"{method} keeps dense matrices of shapes ({d_x}, {d_y}) and ({d_y}, {d_y}); a step would need "
+            f"{needed:,} bytes ({needed / 2**30:.1f} GiB), and this machine has {available:,} to spare. Use a method "
+            "without dense matrices, such as MRBO or SUSTAIN."
+        )
+
+
+def _available_bytes() -> int:
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 8 * 2**30

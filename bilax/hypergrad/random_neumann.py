@@ -1,0 +1,56 @@
+"""The Neumann series of random length (Ghadimi and Wang, 2018), used by BSA, TTSA, MSTSA and SUSTAIN."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bilax.hypergrad.neumann import Estimate, ratio
+from bilax.oracle import Counts, Oracle
+from bilax.tree import axpy, norm, scale, size
+from bilax.types import Key, PyTree, Scalar
+
+
+class Batches(NamedTuple):
+    """One length and one sequence of batches; both points of a recursion share them."""
+
+    F: PyTree
+    G: PyTree
+    H: Key  # the keys of the factors' batches, in the order of use; the first p of them are drawn
+    p: jax.Array  # uniform on 0, ..., Q
+    S: int
+
+
+def draw(oracle: Oracle, key: Key, S: int, Q: int) -> Batches:
+    key_F, key_G, key_H, key_p = jax.random.split(key, 4)
+    p = (jax.random.bits(key_p, (), jnp.uint32) % (Q + 1)).astype(jnp.int32)
+    return Batches(oracle.draw_F(key_F, S), oracle.draw_G(key_G, S), jax.random.split(key_H, Q), p, S)
+
+
+def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> Estimate:
+    r"""An estimate with the same mean as equation 4, at half the products on average.
+
+    .. math::
+        \nabla_x F - \nabla_x \nabla_y G \; (Q + 1) \eta \prod_{i=1}^{p} (I - \eta \nabla_y^2 G(x,y;B_i)) \nabla_y F,
+        \qquad p \sim U\{0, \dots, Q\}
+    """
+    F_x, r_0 = oracle.grad_F(x, y, B.F)
+
+    def factor(i, carry):
+        r, growth = carry
+        r_next = axpy(-eta, oracle.hvp_G(x, y, oracle.draw_G(B.H[i], B.S), r), r)
+        return r_next, jnp.maximum(growth, ratio(norm(r_next), norm(r)))
+
+    r, growth = jax.lax.fori_loop(0, B.p, factor, (r_0, jnp.zeros_like(norm(r_0))))
+    w = scale((B.H.shape[0] + 1) * eta, r)
+    return Estimate(axpy(-1, oracle.jvp_G(x, y, B.G, w), F_x), growth, ratio(norm(r), norm(r_0)))
+
+
+def cost(S: int) -> Counts:
+    """The calls whose number is certain; `spent` has the rest."""
+    return Counts(F=S, JV=S)
+
+
+def spent(B: Batches) -> jax.Array:
+    """Return the Hessian-vector products of samples that one estimate takes."""
+    return B.p * size(B.G)
