@@ -12,6 +12,7 @@ _EXPORTS = {
     "Oracle": "bilax.oracle",
     "Counts": "bilax.oracle",
     "make_oracle": "bilax.oracle",
+    "hypergradient": "bilax.hypergrad",
     "solve": "bilax.runner",
     "iterate": "bilax.runner",
     "UnsafeEta": "bilax.runner",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         Reverse,
         StocBiO,
     )
+    from bilax.hypergrad import hypergradient
     from bilax.oracle import Counts, Oracle, make_oracle
     from bilax.problem import Problem
     from bilax.results import History, Result

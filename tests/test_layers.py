@@ -54,7 +54,7 @@ def test_public_names():
     assert set(bilax.__all__) == {
         "ALGORITHMS", "AIDCG", "AIDFP", "BSA", "Counts", "History", "Info", "MRBO", "MRBOD", "MSTSA", "Oracle",
         "Problem", "RSVRB", "Result", "Reverse", "SEMA", "STABLE", "SUSTAIN", "StocBiO", "TTSA", "UnsafeEta", "VRBO",
-        "__version__", "algorithms", "datasets", "hypergrad", "iterate", "make_oracle", "problems", "solve", "testing",
+        "__version__", "algorithms", "datasets", "hypergrad", "hypergradient", "iterate", "make_oracle", "problems", "solve", "testing",
     }  # fmt: skip
     for name in bilax.__all__:
         assert getattr(bilax, name) is not None

@@ -22,11 +22,13 @@ def test_transcripts_check_themselves(module, capsys):
 
 
 @pytest.mark.parametrize(
-    ("case", "sampler"),
-    [(PROBLEM_CASES[0], "iid"), (PROBLEM_CASES[1], "iid"), (PROBLEM_CASES[0], "epoch")],
-    ids=["quadratic", "softmax", "quadratic-epoch"],
+    ("algorithm", "case", "sampler"),
+    [(algorithm, case, "iid") for algorithm in ALGORITHM_CASES for case in PROBLEM_CASES]
+    + [
+        (algorithm, PROBLEM_CASES[0], "epoch") for algorithm in ALGORITHM_CASES if algorithm.name in ("mrbo", "stocbio")
+    ],
+    ids=lambda value: getattr(value, "name", value),
 )
-@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
 def test_iterates_equal_the_transcript(algorithm, case, sampler):
     alg = algorithm.make(eta=case.eta)
     oracle, drawn = recording(make_oracle(case.problem, sampler))

@@ -1,0 +1,149 @@
+"""The estimators as things of their own, for `bilax.hypergradient`."""
+
+from typing import Protocol, final
+
+import jax
+
+from bilax import keys
+from bilax.hypergrad import conjugate_gradient, dense, fixed_point, gauge, neumann, random_neumann, unrolled
+from bilax.hypergrad.neumann import Estimate
+from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, inner_step, series_step, switch
+from bilax.oracle import Oracle, make_oracle
+from bilax.problem import Problem, as_variable
+from bilax.sampler import Sampler
+from bilax.types import Key, PyTree, Scalar
+
+
+class Method(Protocol):
+    def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate: ...
+
+
+def hypergradient(
+    problem: Problem,
+    x: PyTree,
+    y: PyTree,
+    method: Method | None = None,
+    *,
+    seed: int = 0,
+    sampler: str | Sampler = "full",
+) -> Estimate:
+    r"""Return an estimate of the gradient of Phi at x, with y in place of the inner solution.
+
+    .. math::
+        \nabla_x f(x, y) - \nabla_x \nabla_y g(x, y) [\nabla_y^2 g(x, y)]^{-1} \nabla_y f(x, y)
+
+    Args:
+      problem, x, y: where. If y is the inner solution y*(x), this is the gradient of Phi.
+      method: one of `Exact` (the default, for small y), `Neumann`, `RandomNeumann`, `FixedPoint`,
+        `ConjugateGradient`, `Unrolled`.
+      seed, sampler: how batches are drawn; by default each is all of the data.
+
+    Returns:
+      An `Estimate`: ``.value`` like x, and ``.residual``, what is left of the linear system.
+
+    >>> from bilax.problems import quadratic
+    >>> q = quadratic()
+    >>> x = q.problem.x0
+    >>> estimate = hypergradient(q.problem, x, q.y_star(x), ConjugateGradient(N=4))
+    >>> bool(abs(estimate.value - q.gradient(x)).max() < 1e-3)
+    True
+    """
+    x, y = as_variable("x", x), as_variable("y", y)
+    method = Exact() if method is None else method
+    oracle = make_oracle(problem, sampler)
+    return jax.jit(lambda x, y: method.estimate(oracle, keys.at(keys.root(seed), 0), x, y))(x, y)
+
+
+@final
+@hyperparameters
+class Exact:
+    """Dense Hessian and Jacobian, one linear solve."""
+
+    S: int = batch_size(default=64, doc="size of every batch")
+
+    def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
+        dense.refuse_if_too_large("the exact hypergradient", x, y)
+        key_F, key_G = jax.random.split(key)
+        return dense.hypergrad(oracle, x, y, oracle.draw_F(key_F, self.S), oracle.draw_G(key_G, self.S))
+
+
+@final
+@hyperparameters
+class Neumann:
+    """The series of equation 4, or of equation 5 with ``per_sample``."""
+
+    Q: int = count(default=10, doc="Hessian-vector products")
+    eta: Eta = series_step(default="auto", doc="step of the series, below 1/L")
+    S: int = batch_size(default=64, doc="size of every batch")
+    per_sample: bool = switch(default=False, doc="one chain per sample (equation 5)")
+
+    def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
+        key_x, key_L = jax.random.split(key)
+        eta = _eta(self.eta, oracle, key_L, x, y, self.S, self.per_sample)
+        series = neumann.hypergrad_per_sample if self.per_sample else neumann.hypergrad
+        return series(oracle, x, y, neumann.draw(oracle, key_x, self.S, self.Q), eta)
+
+
+@final
+@hyperparameters
+class RandomNeumann:
+    """One product of random length; the same mean as `Neumann`."""
+
+    Q: int = count(default=10, doc="largest number of Hessian-vector products")
+    eta: Eta = series_step(default="auto", doc="step of the series, below 1/L")
+    S: int = batch_size(default=64, doc="size of every batch")
+
+    def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
+        key_x, key_L = jax.random.split(key)
+        eta = _eta(self.eta, oracle, key_L, x, y, self.S)
+        return random_neumann.hypergrad(oracle, x, y, random_neumann.draw(oracle, key_x, self.S, self.Q), eta)
+
+
+@final
+@hyperparameters
+class FixedPoint:
+    """Fixed-point iterations on one batch."""
+
+    N: int = count(default=10, doc="iterations")
+    eta: Eta = series_step(default="auto", doc="step of the map, below 1/L")
+    S: int = batch_size(default=64, doc="size of every batch")
+
+    def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
+        key_F, key_G, key_L = jax.random.split(key, 3)
+        eta = _eta(self.eta, oracle, key_L, x, y, self.S)
+        B_F, B_G = oracle.draw_F(key_F, self.S), oracle.draw_G(key_G, self.S)
+        return fixed_point.hypergrad(oracle, x, y, B_F, B_G, self.N, eta)
+
+
+@final
+@hyperparameters
+class ConjugateGradient:
+    """Conjugate gradients on one batch."""
+
+    N: int = count(default=10, doc="steps")
+    S: int = batch_size(default=64, doc="size of every batch")
+
+    def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
+        key_F, key_G = jax.random.split(key)
+        B_F, B_G = oracle.draw_F(key_F, self.S), oracle.draw_G(key_G, self.S)
+        return conjugate_gradient.hypergrad(oracle, x, y, B_F, B_G, self.N)
+
+
+@final
+@hyperparameters
+class Unrolled:
+    """T inner steps from y, differentiated in reverse through the last K (0: all)."""
+
+    step: Scalar = inner_step(default=0.1)
+    T: int = count(default=10, doc="inner steps")
+    K: int = count(default=0, doc="steps to differentiate through, 0 for all", at_least=0)
+    S: int = batch_size(default=64, doc="size of every batch")
+
+    def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
+        key_y, key_F = jax.random.split(key)
+        last = min(self.K, self.T) or self.T
+        return unrolled.hypergrad(oracle, key_y, oracle.draw_F(key_F, self.S), x, y, self.step, self.T, last, self.S)[0]
+
+
+def _eta(eta: Eta, oracle: Oracle, key: Key, x: PyTree, y: PyTree, S: int, per_sample: bool = False) -> Scalar:
+    return gauge.read(eta, gauge.init(eta, x, y), oracle, key, x, y, S, per_sample)[0]
