@@ -219,7 +219,7 @@ def _merge(algorithm: type, **default) -> Callable[..., Any]:
 
 
 _STORM = dict(gamma=0.3, lam=0.4, c1=0.9, c2=1.1, d=0.9, m=3.0, Q=3, eta=0.2, S=5)
-_SARAH = dict(alpha=0.2, beta=0.3, m=2, q=4, Q=3, eta=0.2, S1=9, S2=5)
+_SARAH = dict(alpha=0.2, beta=0.3, m=1, q=4, Q=3, eta=0.2, S1=9, S2=5)
 
 ALGORITHM_CASES = [
     AlgorithmCase(

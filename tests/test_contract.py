@@ -126,24 +126,23 @@ def test_chunk_length_changes_nothing(algorithm, sampler, eta):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
-def test_continuing_from_a_state_equals_going_on(algorithm):
-    """The state holds all that the next step needs."""
+def test_a_state_that_was_written_down_goes_on_as_if_nothing_had_happened(algorithm):
+    """The state holds all that the next step needs, as plain arrays."""
     alg = algorithm.make(eta=0.2)
     oracle = make_oracle(CASE.problem)
     step = jax.jit(lambda s: alg.step(oracle, keys.at(keys.root(0), s.k), s)[0])
-    halfway = final_state(CASE, alg, 5)
-    for _ in range(4):
-        halfway = step(halfway)
-    np.testing.assert_allclose(halfway.x, final_state(CASE, alg, 9).x, rtol=1e-10)
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
-def test_jit_changes_nothing(algorithm):
-    alg = algorithm.make(eta=0.2)
-    oracle = make_oracle(CASE.problem)
     state = alg.init(jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
-    step = lambda s: alg.step(oracle, keys.at(keys.root(0), s.k), s)[0]
-    np.testing.assert_allclose(step(state).x, jax.jit(step)(state).x, rtol=1e-10)
+    for _ in range(3):
+        state = step(state)
+    written = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
+    read = [
+        np.frombuffer(b, leaf.dtype).reshape(leaf.shape)
+        for b, leaf in zip(written, jax.tree.leaves(state), strict=True)
+    ]
+    resumed = jax.tree.unflatten(jax.tree.structure(state), [jnp.asarray(a) for a in read])
+    for _ in range(3):
+        state, resumed = step(state), step(resumed)
+    jax.tree.map(np.testing.assert_array_equal, resumed, state)
 
 
 def test_every_algorithm_is_registered_and_tested():

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bilax.cli.catalogue import markdown
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
@@ -42,6 +44,11 @@ def test_links_inside_the_project(page):
     for target in re.findall(r"\]\(([^)#]+?)\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_table_of_methods_is_made_from_the_registry():
+    page = (ROOT / "docs" / "methods.md").read_text()
+    assert markdown() in page, "run: python -c 'from bilax.cli.catalogue import markdown; print(markdown())'"
 
 
 def test_every_decision_is_listed():

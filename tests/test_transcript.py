@@ -12,7 +12,7 @@ from bilax.hypergrad import neumann
 from bilax.oracle import make_oracle
 from bilax.testing import python_loops, recording
 
-K = 24  # several periods of VRBO's q = 4
+K = 20  # several periods of VRBO's q = 4
 
 
 @pytest.mark.parametrize("module", [transcript, baselines], ids=["transcript", "baselines"])

@@ -1,5 +1,6 @@
 """The commands. Each imports what it needs when it runs, so that --help is quick."""
 
+import difflib
 import json
 import sys
 from pathlib import Path
@@ -81,23 +82,43 @@ def demo(
     console.print(f"picture: {out}", highlight=False)
 
 
-@app.command("list", epilog="Example: [bold]bilax list --json[/bold]")
-def list_algorithms(as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False):
-    """List the algorithms and their hyper-parameters."""
+@app.command(
+    "list", epilog="Examples: [bold]bilax list[/bold], [bold]bilax list mrbo[/bold], [bold]bilax list --json[/bold]"
+)
+def list_algorithms(
+    name: Annotated[str | None, typer.Argument(help="Only this method, with its hyper-parameters.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+) -> None:
+    """List the methods: loops, variance reduction, oracle calls per iteration, proven complexity, reference."""
     from bilax.cli.catalogue import catalogue
 
     entries = catalogue()
+    if name is not None:
+        names = [entry["name"] for entry in entries]
+        if name.lower() not in names:
+            close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.4)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise ValueError(f"no method is called {name!r}.{hint} There are {', '.join(names)}.")
+        entries = [entry for entry in entries if entry["name"] == name.lower()]
     if as_json:
         print(json.dumps(entries, indent=2))
         return
     for entry in entries:
+        calls = ", ".join(f"{column} {formula}" for column, formula in entry["calls"].items())
         console.print(f"[bold]{entry['name']}[/bold]  {entry['summary']}", highlight=False)
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
-        for parameter in entry["parameters"]:
-            table.add_row(
-                parameter["name"], str(parameter["default"]), f"{parameter['meaning']} ({parameter['allowed']})"
-            )
-        console.print(table)
+        facts = Table(box=None, show_header=False, padding=(0, 1, 0, 2))
+        facts.add_row("loops", entry["loops"])
+        facts.add_row("variance-reduced", entry["variance-reduced"])
+        facts.add_row("calls per iteration", calls)
+        facts.add_row("proven", entry["complexity"])
+        facts.add_row("reference", entry["reference"])
+        if name is not None:
+            for parameter in entry["parameters"]:
+                meaning = f"{parameter['meaning']} ({parameter['allowed']})"
+                facts.add_row(f"[bold]{parameter['name']}[/bold] = {parameter['default']}", meaning)
+        console.print(facts)
+    if name is None:
+        console.print("\nHyper-parameters of one method: [bold]bilax list NAME[/bold]", highlight=False)
 
 
 def _short(number: int) -> str:

@@ -1,10 +1,12 @@
-"""What the registry says about every algorithm, as plain data."""
+"""What the registry says about every algorithm, as plain data and as the table of docs/methods.md."""
 
 import dataclasses
 import inspect
 from typing import Any
 
 from bilax.algorithms import ALGORITHMS
+
+COLUMNS = ("F", "G", "JV", "HV", "HINV")
 
 
 def catalogue() -> list[dict[str, Any]]:
@@ -13,7 +15,11 @@ def catalogue() -> list[dict[str, Any]]:
             "name": name,
             "class": algorithm.__name__,
             "summary": (inspect.getdoc(algorithm) or "").splitlines()[0],
-            "reference": (inspect.getmodule(algorithm).__doc__ or "").strip(),
+            "loops": algorithm.about.loops,
+            "variance-reduced": algorithm.about.reduces,
+            "calls": {column: readable(algorithm.about.calls[column]) for column in algorithm.about.calls},
+            "complexity": algorithm.about.complexity,
+            "reference": algorithm.about.reference,
             "parameters": [
                 {
                     "name": field.name,
@@ -26,3 +32,25 @@ def catalogue() -> list[dict[str, Any]]:
         }
         for name, algorithm in ALGORITHMS.items()
     ]
+
+
+def readable(formula: str) -> str:
+    """Return a formula without the signs of multiplication.
+
+    >>> readable("Q * (S1 / q + 2 * (m + 2) * S2)")
+    'Q (S1/q + 2 (m + 2) S2)'
+    """
+    return formula.replace(" * ", " ").replace(" / ", "/")
+
+
+def markdown() -> str:
+    """Return the table of docs/methods.md."""
+    lines = [
+        "| name | class | loops | variance-reduced | F | G | JV | HV | HINV | proven | reference |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for entry in catalogue():
+        calls = [entry["calls"].get(column, "") for column in COLUMNS]
+        cells = [f"`{entry['name']}`", f"`{entry['class']}`", entry["loops"], entry["variance-reduced"], *calls]
+        lines.append("| " + " | ".join([*cells, entry["complexity"], entry["reference"]]) + " |")
+    return "\n".join(lines)

@@ -2,25 +2,13 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bilax.constants import Constants
 from bilax.problem import Problem
-
-
-class Constants(NamedTuple):
-    """The constants of the paper's Assumptions 1 to 3, on the ball |(x, y)| <= radius."""
-
-    L: float  # Lipschitz constant of grad F(.; xi) and grad G(.; zeta), for every sample
-    mu: float  # strong convexity of G(x, .; zeta), for every sample
-    M: float  # bound of |grad F(.; xi)|, for every sample
-    tau: float  # Lipschitz constant of grad_x grad_y G
-    rho: float  # Lipschitz constant of grad_y^2 G
-    sigma: float  # standard deviation of grad G(.; zeta)
-    radius: float
 
 
 @dataclass(frozen=True, eq=False)
