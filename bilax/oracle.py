@@ -96,6 +96,9 @@ class Counts:
     __rmul__ = __mul__
 
 
+KINDS = tuple(Counts.__dataclass_fields__)  # the columns of Table 1
+
+
 def _like(project: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
     """Keep the dtype of what is projected, whatever the projection computes in."""
     return lambda z: jax.tree.map(lambda old, new: jnp.asarray(new, old.dtype), z, project(z))

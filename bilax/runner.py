@@ -106,7 +106,7 @@ def solve(
         keys.root(_checked_seed(seed)),
         jnp.asarray(-1.0 if tol is None else _positive("tol", tol), float),
     )
-    cost = _cost_per_step(algorithm, problem, sampler)
+    cost = cost_per_step(algorithm, problem, sampler)
     measure = _Measurements(metrics or problem.metrics)
 
     run = _start(algorithm.init(x0, y0))
@@ -252,7 +252,8 @@ class _Measurements:
         self.seconds += time.perf_counter() - tic
 
 
-def _cost_per_step(algorithm: Algorithm, problem: Problem, sampler: Sampler) -> Callable[[int], Counts]:
+def cost_per_step(algorithm: Algorithm, problem: Problem, sampler: Sampler) -> Callable[[int], Counts]:
+    """Return the declared calls of step k, for the batches that the sampler really makes."""
     sizes = names_of("batch_size", algorithm)
     if sampler is not full or not sizes:
         return algorithm.cost

@@ -22,7 +22,7 @@ def test_help_and_version():
     assert "demo" in run.stdout
     assert "list" in run.stdout
     assert bilax_command("--version").stdout.strip() == f"bilax {bilax.__version__}"
-    for command in ("demo", "list"):
+    for command in ("demo", "list", "reproduce"):
         run = bilax_command(command, "--help")
         assert run.returncode == 0
         assert "Example" in " ".join(run.stdout.split())
@@ -52,6 +52,15 @@ def test_a_mistake_gets_a_message_not_a_traceback(out, tmp_path):
     assert run.returncode == 1
     assert run.stderr.startswith("error: cannot write")
     assert "Traceback" not in run.stderr
+
+
+def test_reproduce_refuses_what_it_does_not_know(tmp_path):
+    run = bilax_command("reproduce", "fig7")
+    assert run.returncode == 1
+    assert "no experiment is called 'fig7'. There is table1." in run.stderr
+    run = bilax_command("reproduce", "table1", "--out", str(tmp_path))
+    assert run.returncode == 1
+    assert "cannot write" in run.stderr
 
 
 def test_unknown_command():

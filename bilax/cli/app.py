@@ -121,6 +121,41 @@ def list_algorithms(
         console.print("\nHyper-parameters of one method: [bold]bilax list NAME[/bold]", highlight=False)
 
 
+@app.command(epilog="Example: [bold]bilax reproduce table1 --quick[/bold]")
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help="Which experiment: table1.")],
+    seeds: Annotated[int, typer.Option(min=2, help="Runs per setting.")] = 8,
+    quick: Annotated[bool, typer.Option(help="A hundredth of the iterations, only to see that it works.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the table to this file (Markdown) as well.")] = None,
+) -> None:
+    """Run an experiment of the paper. table1: oracle calls to reach a target, for every method, with fitted slopes."""
+    if experiment != "table1":
+        raise ValueError(f"no experiment is called {experiment!r}. There is table1.")
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise ValueError(f"cannot write {out}: give a file name in a folder that exists.")
+    import jax
+
+    from bilax.experiments import table1
+
+    jax.config.update("jax_enable_x64", True)
+    rows = table1.run(seeds=seeds, scale=0.01 if quick else 1.0, announce=lambda text: console.print(text))
+    table = Table(box=box.SIMPLE, padding=(0, 1))
+    for title in ("method", "most calls", "slope", "95 % interval", "proven", "verdict"):
+        table.add_column(title)
+    for row in rows:
+        kind = row.main_kind()
+        low, high = row.interval[kind]
+        proven = "" if row.proven is None else f"{row.proven:g}"
+        table.add_row(row.method, kind, f"{row.slope[kind]:.2f}", f"{low:.2f} to {high:.2f}", proven, row.verdict())
+    console.print(table)
+    console.print(
+        "slope: of log calls against log 1/eps, for mean |grad Phi|^2 <= eps, eps from 1 to 0.01", highlight=False
+    )
+    if out is not None:
+        out.write_text(table1.markdown(rows) + "\n")
+        console.print(f"written: {out}", highlight=False)
+
+
 def _short(number: int) -> str:
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:

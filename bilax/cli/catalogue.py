@@ -5,8 +5,7 @@ import inspect
 from typing import Any
 
 from bilax.algorithms import ALGORITHMS
-
-COLUMNS = ("F", "G", "JV", "HV", "HINV")
+from bilax.oracle import KINDS
 
 
 def catalogue() -> list[dict[str, Any]]:
@@ -50,7 +49,7 @@ def markdown() -> str:
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for entry in catalogue():
-        calls = [entry["calls"].get(column, "") for column in COLUMNS]
+        calls = [entry["calls"].get(column, "") for column in KINDS]
         cells = [f"`{entry['name']}`", f"`{entry['class']}`", entry["loops"], entry["variance-reduced"], *calls]
         lines.append("| " + " | ".join([*cells, entry["complexity"], entry["reference"]]) + " |")
     return "\n".join(lines)

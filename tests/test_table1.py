@@ -1,0 +1,70 @@
+"""The measured Table 1: its arithmetic on known numbers, and a tiny run of every method."""
+
+import numpy as np
+import pytest
+
+import bilax
+from bilax.experiments import table1
+from bilax.oracle import KINDS
+
+
+def test_every_method_is_measured_with_the_same_effort():
+    assert [entry.name for entry in table1.ENTRIES] == list(bilax.ALGORITHMS)
+    for entry in table1.ENTRIES:
+        assert np.prod([len(values) for values in entry.grid.values()]) == table1.SETTINGS
+        bilax.ALGORITHMS[entry.name](**entry.fixed(0.1), **{name: values[0] for name, values in entry.grid.items()})
+    assert len(table1.TARGETS) >= 5
+    assert max(table1.TARGETS) / min(table1.TARGETS) >= 100
+
+
+def test_the_start_is_as_stated():
+    q, x0, y0 = table1.problem()
+    np.testing.assert_allclose((q.gradient(x0) ** 2).sum(), 4)
+    np.testing.assert_allclose(y0, q.y_star(x0))
+
+
+def test_calls_and_slope_of_a_known_trace():
+    """Two settings, three seeds, mean 1/sqrt(k) and 1/k: the second reaches eps first, after 1/eps iterations."""
+    steps = 2000
+    k = np.arange(1, steps + 1)
+    mean = np.stack([np.tile(k**-0.5, (3, 1)), np.tile(1 / k, (3, 1))])
+    extra = {kind: np.zeros((2, 3, steps)) for kind in ("HV", "JV")}
+    extra["HV"] += 3 * k
+    trace = table1._Trace(mean, extra, {kind: 2 * k if kind == "F" else 0 * k for kind in KINDS})
+    winners = [table1._fewest(trace, np.arange(3), eps) for eps in (0.1, 0.01, 0.001)]
+    assert [w.setting for w in winners] == [1, 1, 1]
+    assert [w.calls["F"] for w in winners] == [20, 200, 2000]
+    assert [w.calls["HV"] for w in winners] == [30, 300, 3000]
+    assert table1._fewest(trace, np.arange(3), 1e-5) is None
+    x = np.log([10, 100, 1000])
+    assert table1._slope(x, np.array([20.0, 200.0, 2000.0])) == pytest.approx(1)
+    assert np.isnan(table1._slope(x, np.array([20.0, np.nan, 2000.0])))
+
+
+def test_a_tiny_run_of_every_method():
+    rows = table1.run(targets=(3.9, 3.5, 3.0), seeds=2, scale=0.005)
+    assert [row.method for row in rows] == list(bilax.ALGORITHMS)
+    assert sum(np.isfinite(row.calls["F"]).any() for row in rows) >= 10
+    text = table1.markdown(rows, (3.9, 3.5, 3.0))
+    assert text.count("\n") == len(rows) + 1
+    for row in rows:
+        assert f"| {row.method} |" in text
+        assert row.verdict() in (
+            "as proven",
+            "smaller than proven",
+            "larger than proven",
+            "nothing proven",
+            "not reached",
+        )
+
+
+def test_verdicts():
+    def row(slope, low, high, proven=1.5):
+        calls = {kind: [1.0, 2.0] for kind in KINDS}
+        return table1.Row("m", proven, calls, [], dict.fromkeys(KINDS, slope), dict.fromkeys(KINDS, (low, high)))
+
+    assert row(1.4, 1.2, 1.6).verdict() == "as proven"
+    assert row(1.2, 1.1, 1.3).verdict() == "smaller than proven"
+    assert row(1.9, 1.8, 2.0).verdict() == "larger than proven"
+    assert row(1.9, 1.8, 2.0, None).verdict() == "nothing proven"
+    assert row(np.nan, np.nan, np.nan).verdict() == "not reached"
