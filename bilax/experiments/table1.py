@@ -2,8 +2,8 @@
 
 The mean is the theory's: over the iterations so far, and over seeds. For each target, every method is run with the
 same number of settings (a grid of step sizes), and the one that needs the fewest calls counts. Batch sizes that a
-method's theory ties to eps are tied to it here too. The slope of log calls against log 1/eps is fitted, with an interval
-from a bootstrap over seeds.
+method's theory ties to eps are tied to it here too. The slope of log calls against log 1/eps is fitted, with an
+interval from a bootstrap over seeds.
 """
 
 import math
