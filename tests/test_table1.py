@@ -65,6 +65,7 @@ def test_verdicts():
 
     assert row(1.4, 1.2, 1.6).verdict() == "as proven"
     assert row(1.2, 1.1, 1.3).verdict() == "smaller than proven"
+    assert row(1.55, 1.53, 1.57).verdict() == "as proven"  # close enough
     assert row(1.9, 1.8, 2.0).verdict() == "larger than proven"
     assert row(1.9, 1.8, 2.0, None).verdict() == "nothing proven"
     assert row(np.nan, np.nan, np.nan).verdict() == "not reached"

@@ -149,7 +149,9 @@ def reproduce(
         table.add_row(row.method, kind, f"{row.slope[kind]:.2f}", f"{low:.2f} to {high:.2f}", proven, row.verdict())
     console.print(table)
     console.print(
-        "slope: of log calls against log 1/eps, for mean |grad Phi|^2 <= eps, eps from 1 to 0.01", highlight=False
+        f"slope: of log calls against log 1/eps, for mean |grad Phi|^2 <= eps, eps from {max(table1.TARGETS):g} to "
+        f"{min(table1.TARGETS):g}",
+        highlight=False,
     )
     if out is not None:
         out.write_text(table1.markdown(rows) + "\n")
