@@ -25,8 +25,8 @@ class Auto:
 
     fraction: float = 0.9
 
-    def __str__(self) -> str:
-        return "auto"
+    def __repr__(self) -> str:
+        return "'auto'"
 
 
 Eta: TypeAlias = float | jax.Array | Auto | Literal["auto"]
@@ -111,7 +111,24 @@ def hyperparameters(cls: C) -> C:
                 ) from None
 
     cls.__post_init__ = __post_init__
-    return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
+    made = dataclasses.dataclass(frozen=True)(cls)
+    fields = dataclasses.fields(made)
+    traced = tuple(field.name for field in fields if not field.metadata["static"])
+    static = tuple(field.name for field in fields if field.metadata["static"])
+
+    def flatten(self: Any) -> tuple[tuple, tuple]:
+        keyed = tuple((jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in traced)
+        return keyed, tuple(getattr(self, name) for name in static)
+
+    def unflatten(aux: tuple, children: Any) -> Any:
+        # Unchecked: JAX puts placeholders of its own where the leaves were.
+        new = object.__new__(made)
+        for name, value in (*zip(static, aux, strict=True), *zip(traced, children, strict=True)):
+            object.__setattr__(new, name, value)
+        return new
+
+    jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
+    return made
 
 
 def names_of(kind: str, algorithm: Any) -> tuple[str, ...]:
@@ -133,18 +150,18 @@ def _integer(value: Any, at_least: int) -> int:
 
 
 def _real(value: Any, ok: Callable[[Any], Any]) -> Any:
-    """Check what can be checked: numbers and concrete arrays; JAX's placeholders for leaves pass through."""
-    if isinstance(value, (bool, np.bool_, str)):
-        raise TypeError
-    if isinstance(value, (int, float, np.number)):
-        value = float(value)
-        return value if math.isfinite(value) and ok(value) else _refuse()
-    if isinstance(value, (np.ndarray, jax.Array)) and not isinstance(value, Tracer):
-        if not jnp.issubdtype(value.dtype, jnp.number):
+    """Check numbers and concrete arrays; traced values pass."""
+    if isinstance(value, Tracer):
+        return value
+    if isinstance(value, (np.ndarray, jax.Array, np.generic)) and np.ndim(value) > 0:
+        array = np.asarray(value)
+        if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
             raise TypeError
-        if not (np.all(np.isfinite(value)) and np.all(ok(np.asarray(value)))):
+        if not (np.all(np.isfinite(array)) and np.all(ok(array))):
             raise ValueError
         return jnp.asarray(value, float)
-    if isinstance(value, (list, tuple, dict, type(None))):
+    if isinstance(value, (np.ndarray, jax.Array, np.generic)):
+        value = np.asarray(value).item()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError
-    return value
+    return float(value) if math.isfinite(value) and ok(value) else _refuse()

@@ -58,8 +58,8 @@ def from_parts(functions: Functions, outer_data: PyTree, inner_data: PyTree, sam
         grad_G=jax.grad(G, argnums=1),
         hvp_G=hvp_G,
         jvp_G=jvp_G,
-        project_x=_like(functions.project_x),
-        project_y=_like(functions.project_y),
+        project_x=_like("project_x", functions.project_x),
+        project_y=_like("project_y", functions.project_y),
     )
 
 
@@ -99,9 +99,21 @@ class Counts:
 KINDS = tuple(Counts.__dataclass_fields__)  # the columns of Table 1
 
 
-def _like(project: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
-    """Keep the dtype of what is projected, whatever the projection computes in."""
-    return lambda z: jax.tree.map(lambda old, new: jnp.asarray(new, old.dtype), z, project(z))
+def _like(name: str, project: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
+    """Keep the dtype of what is projected, and refuse a projection that changes its structure or shapes."""
+    if project is unconstrained:
+        return unconstrained
+
+    def checked(z: PyTree) -> PyTree:
+        new = project(z)
+        shapes = [jax.tree.map(jnp.shape, tree) for tree in (z, new)]
+        if shapes[0] != shapes[1]:
+            raise TypeError(
+                f"{name} must return a pytree like its argument; of shapes {shapes[0]} it made {shapes[1]}."
+            )
+        return jax.tree.map(lambda old, new: jnp.asarray(new, old.dtype), z, new)
+
+    return checked
 
 
 def _scalar(name: str, loss: Loss) -> Loss:

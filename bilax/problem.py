@@ -113,6 +113,14 @@ def _as_data(name: str, data: PyTree) -> PyTree:
         raise ValueError(f"the arrays in {name} must share their leading axis, one entry per sample; {listing}.")
     if 0 in sizes.values():
         raise ValueError(f"{name} has no samples; its arrays have a leading axis of length 0.")
+    for path, leaf in described.items():
+        if isinstance(leaf, np.ndarray) and np.issubdtype(leaf.dtype, np.integer):
+            limits = np.iinfo(jnp.asarray(leaf[:0]).dtype)
+            if leaf.min() < limits.min or leaf.max() > limits.max:
+                raise ValueError(
+                    f"{path} holds integers beyond {limits.dtype}, which JAX would cut off; number them from 0, or set "
+                    "jax_enable_x64."
+                )
     with jax.ensure_compile_time_eval():  # a problem made inside a jitted function may outlive it
         return jax.tree.map(jnp.asarray, data)
 

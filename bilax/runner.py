@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -91,6 +91,7 @@ def solve(
     >>> result.status, round(float(result.x), 2)
     ('done', 1.0)
     """
+    _check_arguments(problem, algorithm)
     steps, every = _checked_steps(steps, every)
     limit = math.inf if time_limit is None else _positive("time_limit", time_limit)
     x0 = as_variable("x0", problem.x0 if x0 is None else x0)
@@ -133,7 +134,7 @@ def solve(
                 _warn_series_grows(algorithm, problem, run)
                 warned = True
             status = _why_stop(run, k >= steps, seconds >= limit, interrupted())
-            if k > measure.history[-1]["k"] and (status is not None or k % every == 0):
+            if k > measure.k and (status is not None or k % every == 0):
                 measure(run, seconds, counts)
             update(k, f"|v| = {float(run.info.norm_v):.2e}")
 
@@ -154,8 +155,8 @@ def solve(
 def iterate(
     problem: Problem,
     algorithm: Algorithm,
-    x0: PyTree,
-    y0: PyTree,
+    x0: PyTree = None,
+    y0: PyTree = None,
     *,
     steps: int,
     seed: Scalar = 0,
@@ -178,8 +179,10 @@ def iterate(
     >>> jax.vmap(final_x)(jnp.array([0.01, 0.1, 1.0])).shape
     (3,)
     """
+    steps, _ = _checked_steps(steps, None)
     oracle = make_oracle(problem, sampler)
     stream = keys.root(seed)
+    x0, y0 = (problem.x0 if x0 is None else x0), (problem.y0 if y0 is None else y0)
     state = algorithm.init(as_variable("x0", x0), as_variable("y0", y0))
     return jax.lax.scan(lambda s, _: algorithm.step(oracle, keys.at(stream, s.k), s), state, length=steps)
 
@@ -204,7 +207,7 @@ def _advance(
         state, info = algorithm.step(oracle, keys.at(stream, run.state.k), run.state)
         info = _canonical(info)
         nonfinite = ~all_finite((state, info.norm_v, info.norm_u))
-        grew = info.diverging & ~warned
+        grew = info.diverging & jnp.logical_not(warned)
         if _is_auto(algorithm):
             grew &= run.info.diverging  # the first time, eta="auto" measures again and lowers eta by itself
         # Before the warning and at the end of a divergent run, the state is that before the step.
@@ -223,7 +226,7 @@ def _advance(
 
 def _start(state: Any) -> Run:
     none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-    return Run(state, _canonical(Info(jnp.nan, jnp.nan)), none, none, no, no, no)
+    return Run(state, _canonical(Info(jnp.inf, jnp.inf)), none, none, no, no, no)
 
 
 def _canonical(info: Info) -> Info:
@@ -238,18 +241,30 @@ class _Measurements:
     """The history under way, and the time that measuring took."""
 
     def __init__(self, metrics: Metrics | None):
-        self.metrics, self.history, self.seconds = metrics, History(), 0.0
+        self.metrics, self.history, self.seconds, self.k = metrics, History(), 0.0, 0
 
     def __call__(self, run: Run, seconds: float, counts: Counts) -> None:
         tic = time.perf_counter()
-        row = {"k": int(run.state.k), "seconds": seconds, **asdict(counts)}
-        if row["k"] > 0:
-            calls = ("HV", "JV")  # they are in the counts
-            row |= {name: np.asarray(value).item() for name, value in run.info._asdict().items() if name not in calls}
-        if self.metrics is not None:
-            row |= {name: np.asarray(value).item() for name, value in self.metrics(run.state.x, run.state.y).items()}
-        self.history.rows.append(row)
+        self.k = int(run.state.k)
+        row = {"k": self.k, "seconds": seconds, **asdict(counts)}
+        info = {name: value for name, value in run.info._asdict().items() if name not in row}
+        if self.k > 0:
+            row |= {name: np.asarray(value).item() for name, value in info.items()}
+        self.history.rows.append(row | self._measured({*row, *info}, run))
         self.seconds += time.perf_counter() - tic
+
+    def _measured(self, taken: set[str], run: Run) -> dict[str, Any]:
+        if self.metrics is None:
+            return {}
+        measured = self.metrics(run.state.x, run.state.y)
+        if not isinstance(measured, Mapping):
+            raise TypeError(f"metrics must return a dictionary of names and numbers; it returned {measured!r}.")
+        for name, value in measured.items():
+            if name in taken:
+                raise ValueError(f"metrics may not return {name!r}: that name is the history's own. Choose another.")
+            if np.ndim(value) != 0:
+                raise TypeError(f"metrics must return numbers; {name!r} has the shape {np.shape(value)}.")
+        return {name: np.asarray(value).item() for name, value in measured.items()}
 
 
 def cost_per_step(algorithm: Algorithm, problem: Problem, sampler: Sampler) -> Callable[[int], Counts]:
@@ -275,10 +290,8 @@ def _why_stop(run: Run, finished: bool, late: bool, interrupted: bool) -> Status
 
 def _message(status: Status, run: Run, k: int, tol: float | None, time_limit: float | None) -> str:
     if status == "diverged":
-        return (
-            f"step {k} gave numbers that are not finite; this is the state before it. "
-            "Try smaller step sizes, or eta='auto'."
-        )
+        hint = "Look for numbers that are not finite in x0, y0 and the data." if k == 0 else "Try smaller step sizes."
+        return f"step {k} gave numbers that are not finite; this is the state before it. {hint}"
     if status == "timeout":
         return f"the time limit of {time_limit:g} s was reached after {k} steps."
     if status == "interrupted":
@@ -320,7 +333,8 @@ def _warn_series_grows(algorithm: Algorithm, problem: Problem, run: Run) -> None
 
 def _warn(algorithm: Algorithm, what: str, L: float) -> None:
     remedy = (
-        'That eta="auto" cannot help it suggests an inner loss that is not convex in y.'
+        'eta="auto" lowers it each time; that it went on suggests an inner loss that is not convex in y, or samples '
+        "that are far more curved than most: larger batches help then."
         if _is_auto(algorithm)
         else 'Set eta below this, or eta="auto".'
     )
@@ -368,6 +382,25 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 def _bar(steps: int, algorithm: Any, shown: bool | None):
     return progress.bar(steps, type(algorithm).__name__, shown)
+
+
+def _check_arguments(problem: Any, algorithm: Any) -> None:
+    if not isinstance(problem, Problem):
+        raise TypeError(f"the first argument must be a bilax.Problem; got {type(problem).__name__}.")
+    if isinstance(algorithm, type):
+        raise TypeError(f"algorithm must be an instance: write {algorithm.__name__}() with its hyper-parameters.")
+    if not all(callable(getattr(algorithm, name, None)) for name in ("init", "step", "cost")):
+        raise TypeError(
+            f"algorithm must have init, step and cost, like bilax.MRBO() or bilax.ALGORITHMS['mrbo'](); "
+            f"got {algorithm!r}."
+        )
+    for path, leaf in jax.tree.leaves_with_path(algorithm):
+        if np.ndim(leaf) != 0:
+            name = jax.tree_util.keystr(path).lstrip(".")
+            raise ValueError(
+                f"{type(algorithm).__name__}: {name} has the shape {np.shape(leaf)}; solve takes one setting at a "
+                "time. For a grid, jax.vmap a function that calls bilax.iterate."
+            )
 
 
 def _checked_steps(steps: Any, every: Any) -> tuple[int, int]:

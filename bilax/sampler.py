@@ -55,7 +55,7 @@ SAMPLERS: dict[str, Sampler] = {"iid": iid, "epoch": epoch, "full": full}
 def resolve(sampler: str | Sampler) -> Sampler:
     if callable(sampler):
         return sampler
-    if sampler not in SAMPLERS:
+    if not isinstance(sampler, str) or sampler not in SAMPLERS:
         raise ValueError(
             f"unknown sampler {sampler!r}; choose one of {', '.join(map(repr, SAMPLERS))}, "
             "or pass a function (data, key, size) -> batch."

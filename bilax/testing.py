@@ -65,9 +65,8 @@ class Drawn:
 
 def recording(oracle: Oracle) -> tuple[Oracle, Drawn]:
     """Return an oracle that records the batches it draws. Step inside ``python_loops()`` with it."""
-    oracle = Oracle(
-        *(jax.jit(draw, static_argnums=1) for draw in oracle[:2]), *map(jax.jit, oracle[2:8]), factor=oracle.factor
-    )
+    draws = (jax.jit(draw, static_argnums=1) for draw in oracle[:2])
+    oracle = Oracle(*draws, *map(jax.jit, oracle[2:6]), *oracle[6:])
     drawn = Drawn()
 
     def recorded(level: str, draw):

@@ -1,10 +1,12 @@
 """Bad input gets a message that says what was given and what is allowed."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bilax import MRBO, VRBO, Problem, solve
+from bilax import MRBO, VRBO, Problem, hypergradient, iterate, solve
+from bilax.hypergrad import Neumann
 from bilax.problems import corrupt_labels, quadratic
 
 PROBLEM = quadratic().problem
@@ -35,6 +37,64 @@ mean_square = lambda x, y, b: jnp.mean((y - x - b) ** 2)
 def test_hyperparameters(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("value", [lambda k: 0.1, 1j, np.complex64(1), {1}, object(), [0.1], np.array(["a"])])
+def test_hyperparameters_that_are_not_numbers(value):
+    with pytest.raises(ValueError, match=r"gamma \(outer step size\) must be a finite number >= 0; got"):
+        MRBO(gamma=value)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: solve(MRBO(), PROBLEM, steps=1), TypeError, r"first argument must be a bilax.Problem; got MRBO"),
+        (lambda: solve(PROBLEM, MRBO, steps=1), TypeError, r"algorithm must be an instance: write MRBO\(\)"),
+        (lambda: solve(PROBLEM, "mrbo", steps=1), TypeError, r"must have init, step and cost.*got 'mrbo'"),
+        (
+            lambda: solve(PROBLEM, MRBO(gamma=jnp.ones(2)), steps=1),
+            ValueError,
+            r"gamma has the shape \(2,\).*bilax.iterate",
+        ),
+        (lambda: solve(PROBLEM, MRBO(), steps=1, sampler=["iid"]), ValueError, r"unknown sampler \['iid'\]"),
+        (lambda: iterate(PROBLEM, MRBO(), steps=-1), ValueError, r"steps must be an integer >= 1; got -1"),
+        (
+            lambda: hypergradient(PROBLEM, jnp.ones(3), jnp.ones(4), Neumann),
+            TypeError,
+            r"such as bilax.hypergrad.Neumann\(Q=10\)",
+        ),
+        (
+            lambda: solve(PROBLEM, MRBO(), steps=1, metrics=lambda x, y: {"F": 1.0}),
+            ValueError,
+            r"metrics may not return 'F'",
+        ),
+        (
+            lambda: solve(PROBLEM, MRBO(), steps=1, metrics=lambda x, y: {"a": x}),
+            TypeError,
+            r"'a' has the shape \(3,\)",
+        ),
+        (
+            lambda: solve(PROBLEM, MRBO(), steps=1, metrics=lambda x, y: 1.0),
+            TypeError,
+            r"a dictionary of names and numbers",
+        ),
+    ],
+)
+def test_arguments(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_integers_that_jax_would_cut_off():
+    with jax.enable_x64(False), pytest.raises(ValueError, match=r"inner_data holds integers beyond int32"):
+        Problem(mean_square, mean_square, np.ones(3), np.array([1, 2, 2**40]))
+
+
+def test_data_that_are_not_finite():
+    data = np.array([1.0, np.nan, 2.0])
+    result = solve(Problem(mean_square, mean_square, data, data), MRBO(S=8, eta=0.1), 0.0, 0.0, steps=5)
+    assert result.status == "diverged"
+    assert "Look for numbers that are not finite in x0, y0 and the data" in result.message
 
 
 def test_unknown_hyperparameter():

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bilax import MRBO, VRBO, Problem, UnsafeEta, iterate, keys, solve
+from bilax import MRBO, SEMA, VRBO, Problem, UnsafeEta, iterate, keys, solve
 from bilax.datasets import digits
 from bilax.hypergrad import gauge, neumann
 from bilax.oracle import make_oracle
@@ -28,18 +28,30 @@ def test_power_iteration_finds_the_largest_eigenvalue():
 
 def test_power_iteration_sample_by_sample_finds_the_worst_one():
     oracle = make_oracle(Q.problem, "full")
-    worst, _ = gauge.largest_eigenvalue(
-        oracle, keys.root(0), Q.problem.x0, Q.problem.y0, 1, iterations=500, per_sample=True
-    )
+    oracle = make_oracle(Q.problem, "epoch")
+    worst, samples = gauge.largest_eigenvalue(oracle, keys.root(0), Q.problem.x0, Q.problem.y0, 1, iterations=500)
+    assert samples == 256
     each = np.linalg.eigvalsh(Q.A + Q.inner["s"][:, None, None] * Q.B)[:, -1]
-    np.testing.assert_allclose(worst, each.max(), rtol=1e-4)
+    assert np.quantile(each, 0.97) < worst <= each.max() * (1 + 1e-9)
+
+
+def test_single_samples_far_more_curved_than_most():
+    """Rows of very different lengths: the eta of a single-sample method must suit the longest ones."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(500, 4)) * np.exp(rng.normal(size=(500, 1)))
+    loss = lambda x, y, b: jnp.mean((b @ y - 1) ** 2) + 0.1 * jnp.sum((y - x) ** 2)
+    problem = Problem(loss, loss, rows, rows, jnp.zeros(()), jnp.zeros(4))
+    _, info = jax.jit(lambda: iterate(problem, SEMA(gamma=1e-4, tau=1e-4), steps=1000))()
+    assert np.asarray(info.diverging).sum() <= 5
+    assert info.growth.max() < 10
+    assert (np.asarray(info.HV) > 0).sum() < 90
 
 
 @pytest.mark.parametrize("algorithm", [MRBO(S=64), VRBO(S1=100, S2=64), VRBO(S1=100, S2=64, per_sample=True)])
 def test_auto_is_below_1_over_L(algorithm):
     _, info = jax.jit(lambda: iterate(Q.problem, algorithm, Q.problem.x0, Q.problem.y0, steps=30))()
     L = np.linalg.eigvalsh(Q._mean["A"])[-1]
-    assert (info.eta > 0.4 / L).all()
+    assert (info.eta > 0.3 / L).all()
     assert (info.eta < 1.1 / L).all()  # 0.9 / (an estimate at most 10 % low)
     assert not info.diverging.any()
 

@@ -29,7 +29,9 @@ def ball(y):
 @pytest.mark.parametrize("algorithm", [c for c in ALGORITHM_CASES if c.projects], ids=str)
 def test_projected_iterates_equal_the_transcript(algorithm):
     K = 8
-    problem = replace(CASE.problem, project_x=box, project_y=ball if "y" in algorithm.projects else lambda y: y)
+    problem = replace(CASE.problem, project_x=box)
+    if "y" in algorithm.projects:
+        problem = replace(problem, project_y=ball)
     oracle, drawn = recording(make_oracle(problem))
     alg = algorithm.make(eta=CASE.eta)
     state, states, draws = alg.init(jnp.asarray(CASE.x0), jnp.asarray(CASE.y0)), [], []
@@ -49,6 +51,10 @@ def test_projected_iterates_equal_the_transcript(algorithm):
 @pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
 def test_x_and_y_stay_in_their_sets(algorithm):
     problem = replace(CASE.problem, project_x=box, project_y=ball)
+    if algorithm.name.startswith("reverse"):
+        with pytest.raises(ValueError, match="give a problem without project_y"):
+            solve(problem, algorithm.make(), CASE.x0, CASE.y0, steps=5)
+        problem = replace(CASE.problem, project_x=box)
     result = solve(problem, algorithm.make(eta=0.2), CASE.x0, CASE.y0, steps=5)
     assert result.x.min() >= -0.3
     assert result.x.max() <= 0.4
@@ -74,6 +80,14 @@ def test_a_projection_keeps_the_dtype():
     problem = replace(CASE.problem, project_x=lambda x: np.float64(1.0) * x.astype(jnp.float64))
     result = solve(problem, bilax.TTSA(eta=0.2), jnp.asarray(CASE.x0, jnp.float32), CASE.y0, steps=2)
     assert result.x.dtype == jnp.float32
+
+
+def test_a_projection_must_keep_the_shape():
+    problem = replace(CASE.problem, project_x=lambda x: x[:2])
+    with pytest.raises(
+        TypeError, match=r"project_x must return a pytree like its argument; of shapes \(3,\) it made \(2,\)"
+    ):
+        solve(problem, bilax.TTSA(eta=0.2), CASE.x0, CASE.y0, steps=2)
 
 
 def test_a_projection_must_be_a_function():

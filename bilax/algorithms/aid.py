@@ -90,7 +90,7 @@ class AIDCG:
         B_F, B_G = oracle.draw_F(key_F, self.S), oracle.draw_G(key_G, self.S)
         h = conjugate_gradient.hypergrad(oracle, s.x, y, B_F, B_G, self.N)
         x = oracle.project_x(axpy(-self.alpha, h.value, s.x))
-        return State(s.k + 1, x, y, None), info_of(h.value, u, h, jnp.nan, None)
+        return State(s.k + 1, x, y, None), info_of(h.value, u, h, 0.0, None)
 
     def cost(self, k: int) -> Counts:
         return Counts(G=self.T * self.S) + conjugate_gradient.cost(self.S, self.N)

@@ -2,8 +2,6 @@
 
 from typing import Any, NamedTuple, Protocol
 
-import jax.numpy as jnp
-
 from bilax.hypergrad import gauge, neumann
 from bilax.hypergrad.gauge import Gauge
 from bilax.hypergrad.neumann import Estimate
@@ -17,10 +15,10 @@ class Info(NamedTuple):
 
     norm_v: Scalar  # norm of the estimate of grad Phi that moved x
     norm_u: Scalar  # norm of the estimate of grad_y g that moved y
-    eta: Scalar = jnp.nan  # step of the Neumann series, where there is one
+    eta: Scalar = 0.0  # step of the Neumann series, where there is one
     growth: Scalar = 0.0  # largest growth of its residual from one term to the next, at most 1 for a safe eta
     diverging: Scalar = False  # the residual grew: eta is too large
-    residual: Scalar = jnp.nan  # what is left of the linear system H w = grad_y F, relative to its right-hand side
+    residual: Scalar = 0.0  # |r_Q| / |r_0|: bounds what is left of the linear system H w = grad_y F
     HV: Scalar = 0  # calls beyond `cost`, whose number is not known beforehand: spent on measuring L for
     JV: Scalar = 0  # eta="auto", on a series of random length, on matrices of the problem's size
 

@@ -10,6 +10,7 @@ from bilax.algorithms.protocol import Info, info_of
 from bilax.hypergrad import unrolled
 from bilax.hyperparameters import batch_size, count, hyperparameters, inner_step, outer_step
 from bilax.oracle import Counts, Oracle
+from bilax.problem import unconstrained
 from bilax.tree import axpy
 from bilax.types import Key, PyTree, Scalar
 
@@ -56,11 +57,13 @@ class Reverse:
         return State(jnp.zeros((), jnp.int32), x0, y0)
 
     def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
+        if oracle.project_y is not unconstrained:
+            raise ValueError("Reverse differentiates unprojected inner steps: give a problem without project_y.")
         key_y, key_F = jax.random.split(key)
         B_F = oracle.draw_F(key_F, self.S)
         h, y, u = unrolled.hypergrad(oracle, key_y, B_F, s.x, s.y, self.beta, self.T, self.last, self.S)
         x = oracle.project_x(axpy(-self.alpha, h.value, s.x))
-        return State(s.k + 1, x, y), info_of(h.value, u, h, jnp.nan, None)
+        return State(s.k + 1, x, y), info_of(h.value, u, h, 0.0, None)
 
     def cost(self, k: int) -> Counts:
         return unrolled.cost(self.S, self.T, self.last)

@@ -10,6 +10,7 @@ try:
     import typer
     from rich import box
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 except ImportError:
     sys.exit("The command line needs typer and rich: pip install 'bilax[cli]'")
@@ -30,7 +31,7 @@ def main() -> None:
     try:
         app()
     except (ValueError, TypeError, OSError, ImportError) as error:
-        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)
 
 

@@ -1,9 +1,12 @@
 """The largest eigenvalue L of the inner Hessian, and the step eta of a Neumann series that is safe for it.
 
 A Neumann series converges to the inverse Hessian only if eta < 1/L (the paper's condition); its residual grows
-once eta > 2/L. ``eta="auto"`` uses 0.9/L. L changes as x and y move, so it is measured again
+once eta > 2/L. ``eta="auto"`` uses 0.9/L, with L the largest one of as many batches of the method's own size as make
+256 samples: a factor made of a single sample must be safe for the most curved sample. L changes as x and y move, so
+it is measured again
 
-- when x or y has moved by more than a fifth of its norm since the last measurement, or
+- when x or y has moved by more than a fifth of its norm since the last measurement, and a tenth as many steps have
+  passed as there were before it (so the measurements get rarer), or
 - when the last series grew; L is then at least (1 + growth)/eta, whatever power iteration finds.
 
 Both tests look at the state alone, so neither the chunk length nor a restart changes what is done.
@@ -21,7 +24,9 @@ from bilax.tree import axpy, norm, scale, size, where
 from bilax.types import Key, PyTree, Scalar
 
 ITERATIONS = 20
+SAMPLES = 256
 MOVED = 0.2
+PAUSE = 1.1
 
 
 class Gauge(NamedTuple):
@@ -30,6 +35,8 @@ class Gauge(NamedTuple):
     L: jax.Array
     x: PyTree  # where L was measured
     y: PyTree
+    k: jax.Array  # steps so far
+    k_measured: jax.Array  # and at the last measurement
     growth: jax.Array  # of the last series
     probes: jax.Array  # Hessian-vector products of single samples that the last step spent on measuring
 
@@ -38,7 +45,8 @@ def init(eta: Eta, x0: PyTree, y0: PyTree) -> Gauge | None:
     if not isinstance(eta, Auto):
         return None
     unmeasured = jnp.array(jnp.inf, norm(y0).dtype)  # an infinite growth asks for a measurement
-    return Gauge(jnp.zeros_like(unmeasured), x0, y0, unmeasured, jnp.zeros((), jnp.int32))
+    none = jnp.zeros((), jnp.int32)
+    return Gauge(jnp.zeros_like(unmeasured), x0, y0, none, none, unmeasured, none)
 
 
 def read(
@@ -54,14 +62,17 @@ def read(
     """Return the eta to use at (x, y), and the gauge after a new measurement if one was due."""
     if gauge is None or not isinstance(eta, Auto):
         return cast(Scalar, eta), None
-    due = grew(gauge.growth) | _moved(x, gauge.x) | _moved(y, gauge.y)
+    moved = (_moved(x, gauge.x) | _moved(y, gauge.y)) & (gauge.k > PAUSE * gauge.k_measured)
+    due = grew(gauge.growth) | moved
     # A loop of no passes instead of a branch: under vmap, a branch would always be taken.
     iterations = jnp.where(due, ITERATIONS, 0)
-    L, samples = largest_eigenvalue(oracle, key, x, y, S, iterations, per_sample)
+    L, samples = largest_eigenvalue(oracle, key, x, y, 1 if per_sample else S, iterations)
     at_least = jnp.where(jnp.isfinite(gauge.growth), (1 + gauge.growth) * gauge.L / eta.fraction, 0)
     L = jnp.where(due, jnp.maximum(L, jnp.where(grew(gauge.growth), at_least, 0)), gauge.L)
     here_x, here_y = where(due, (x, y), (gauge.x, gauge.y))
-    gauge = Gauge(L, here_x, here_y, gauge.growth, (iterations * samples).astype(jnp.int32))
+    k_measured = jnp.where(due, gauge.k, gauge.k_measured)
+    calls = (iterations * samples).astype(jnp.int32)
+    gauge = Gauge(L, here_x, here_y, gauge.k + 1, k_measured, gauge.growth, calls)
     return eta.fraction / jnp.maximum(L, jnp.finfo(L.dtype).tiny ** 0.5), gauge
 
 
@@ -75,18 +86,11 @@ def probes(gauge: Gauge | None) -> Scalar:
 
 
 def largest_eigenvalue(
-    oracle: Oracle,
-    key: Key,
-    x: PyTree,
-    y: PyTree,
-    S: int,
-    iterations: Scalar = ITERATIONS,
-    per_sample: bool = False,
+    oracle: Oracle, key: Key, x: PyTree, y: PyTree, S: int, iterations: Scalar = ITERATIONS
 ) -> tuple[jax.Array, int]:
-    """Return L of the inner Hessian on one batch by power iteration, and the number of samples in the batch.
+    """Return L of the inner Hessian by power iteration, and the number of samples it was measured on.
 
-    With ``per_sample`` it is the largest L of the samples taken one by one, which is what a factor made
-    of a single sample must be safe for.
+    It is the largest L of several batches of S samples, as many as make 256 samples.
     """
     key_batch, key_start = jax.random.split(key)
     leaves, structure = jax.tree.flatten(y)
@@ -95,25 +99,20 @@ def largest_eigenvalue(
         for k, leaf in zip(jax.random.split(key_start, len(leaves)), leaves, strict=True)
     ]
     start = jax.tree.unflatten(structure, starts)
-    samples = size(jax.eval_shape(lambda k: oracle.draw_G(k, S), key_batch))
+    each = size(jax.eval_shape(lambda k: oracle.draw_G(k, S), key_batch))
+    batches = max(1, SAMPLES // each)
 
-    def iterate(select):
+    def on_one_batch(key):
         def once(_, carry):
             w, _ = carry
-            Hw = oracle.hvp_G(x, y, select(oracle.draw_G(key_batch, S)), w)
+            Hw = oracle.hvp_G(x, y, oracle.draw_G(key, S), w)
             L = norm(Hw)
             return scale(1 / jnp.maximum(L, jnp.finfo(L.dtype).tiny ** 0.5), Hw), L
 
         unit = scale(1 / norm(start), start)
         return jax.lax.fori_loop(0, iterations, once, (unit, jnp.zeros_like(norm(start))))[1]
 
-    if not per_sample:
-        return iterate(lambda batch: batch), samples
-
-    def alone(i):
-        return lambda batch: jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, i, 1), batch)
-
-    return jax.vmap(lambda i: iterate(alone(i)))(jnp.arange(samples)).max(), samples
+    return jax.vmap(on_one_batch)(jax.random.split(key_batch, batches)).max(), batches * each
 
 
 def _moved(here: PyTree, there: PyTree) -> jax.Array:

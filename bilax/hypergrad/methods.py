@@ -50,6 +50,8 @@ def hypergradient(
     """
     x, y = as_variable("x", x), as_variable("y", y)
     method = Exact() if method is None else method
+    if isinstance(method, type) or not hasattr(method, "estimate"):
+        raise TypeError(f"method must be an estimator such as bilax.hypergrad.Neumann(Q=10); got {method!r}.")
     oracle = make_oracle(problem, sampler)
     return jax.jit(lambda x, y: method.estimate(oracle, keys.at(keys.root(seed), 0), x, y))(x, y)
 
