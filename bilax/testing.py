@@ -65,8 +65,9 @@ class Drawn:
 
 def recording(oracle: Oracle) -> tuple[Oracle, Drawn]:
     """Return an oracle that records the batches it draws. Step inside ``python_loops()`` with it."""
-    draws = (jax.jit(draw, static_argnums=1) for draw in oracle[:2])
-    oracle = Oracle(*draws, *map(jax.jit, oracle[2:6]), *oracle[6:])
+    compiled = {name: jax.jit(getattr(oracle, name)) for name in ("grad_F", "grad_G", "hvp_G", "jvp_G")}
+    draws = {name: jax.jit(getattr(oracle, name), static_argnums=1) for name in ("draw_F", "draw_G")}
+    oracle = oracle._replace(**compiled, **draws)
     drawn = Drawn()
 
     def recorded(level: str, draw):

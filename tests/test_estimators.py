@@ -1,5 +1,7 @@
 """Every estimator against the dense closed form, finite differences, and its own mean."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -133,6 +135,21 @@ def test_unbiased_on_random_batches(case, method):
     error = values.std(0) / np.sqrt(len(values))
     assert (np.abs(values.mean(0) - mean) <= 5 * error + 1e-12).all()
     assert error.max() < 0.05
+
+
+def test_a_second_call_does_not_compile_again():
+    traces = []
+    case = PROBLEM_CASES[0]
+
+    def inner_loss(x, y, batch):
+        traces.append(1)
+        return case.problem.inner_loss(x, y, batch)
+
+    problem = replace(case.problem, inner_loss=inner_loss)
+    hypergradient(problem, case.x0, case.y0, Neumann(Q=3, eta=0.2))
+    before = len(traces)
+    hypergradient(problem, 2 * case.x0, case.y0, Neumann(Q=3, eta=0.1), seed=4)
+    assert len(traces) == before > 0
 
 
 def test_length_is_uniform():

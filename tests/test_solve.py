@@ -169,3 +169,10 @@ def test_x0_may_be_python_numbers_and_numpy_arrays():
     result = solve(problem, ALG, {"a": np.zeros(2), "c": 1.0}, 0.0, steps=4)
     assert result.x["a"].shape == (2,)
     assert result.y.shape == ()
+
+
+def test_works_under_debug_nans():
+    """The switch that people turn on when a run diverges."""
+    with jax.debug_nans(True):
+        result = solve(QUADRATIC.problem, ALG, steps=3)
+    assert result.status == "done"

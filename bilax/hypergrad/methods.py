@@ -1,5 +1,6 @@
 """The estimators as things of their own, for `bilax.hypergradient`."""
 
+from functools import partial
 from typing import Protocol, final
 
 import jax
@@ -8,9 +9,9 @@ from bilax import keys
 from bilax.hypergrad import conjugate_gradient, dense, fixed_point, gauge, neumann, random_neumann, unrolled
 from bilax.hypergrad.neumann import Estimate
 from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, inner_step, series_step, switch
-from bilax.oracle import Oracle, make_oracle
-from bilax.problem import Problem, as_variable
-from bilax.sampler import Sampler
+from bilax.oracle import Oracle, from_parts
+from bilax.problem import Functions, Problem, as_variable
+from bilax.sampler import Sampler, resolve
 from bilax.types import Key, PyTree, Scalar
 
 
@@ -52,8 +53,22 @@ def hypergradient(
     method = Exact() if method is None else method
     if isinstance(method, type) or not hasattr(method, "estimate"):
         raise TypeError(f"method must be an estimator such as bilax.hypergrad.Neumann(Q=10); got {method!r}.")
-    oracle = make_oracle(problem, sampler)
-    return jax.jit(lambda x, y: method.estimate(oracle, keys.at(keys.root(seed), 0), x, y))(x, y)
+    data = problem.outer_data, problem.inner_data
+    return _estimate(problem.functions, resolve(sampler), method, *data, keys.at(keys.root(seed), 0), x, y)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _estimate(
+    functions: Functions,
+    sampler: Sampler,
+    method: Method,
+    outer_data: PyTree,
+    inner_data: PyTree,
+    key: Key,
+    x: PyTree,
+    y: PyTree,
+) -> Estimate:
+    return method.estimate(from_parts(functions, outer_data, inner_data, sampler), key, x, y)
 
 
 @final
