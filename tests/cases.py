@@ -336,6 +336,9 @@ ALGORITHM_CASES = [
     ),
 ]
 
+# One row per registered name, without the variants: enough for what does not depend on the mathematics.
+METHOD_CASES = [case for case in ALGORITHM_CASES if case.name in bilax.ALGORITHMS]
+
 
 def final_state(case: ProblemCase, algorithm, steps: int, **options):
     """Run on a problem case and return the last state."""

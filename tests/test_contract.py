@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import ALGORITHM_CASES, PROBLEM_CASES, final_state
+from cases import ALGORITHM_CASES, METHOD_CASES, PROBLEM_CASES, final_state
 
 import bilax
 from bilax import MRBO, Problem, iterate, keys, solve
@@ -31,7 +31,7 @@ def traced_problem(case=CASE):
     return Problem(p.outer_loss, inner_loss, p.outer_data, p.inner_data), traces
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+@pytest.mark.parametrize("algorithm", METHOD_CASES, ids=str)
 def test_compiles_once(algorithm):
     """Another seed, step size, number of steps, chunk length, tolerance: no second compilation."""
     problem, traces = traced_problem()
@@ -47,7 +47,7 @@ def test_compiles_once(algorithm):
     assert len(traces) == before
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+@pytest.mark.parametrize("algorithm", METHOD_CASES, ids=str)
 @pytest.mark.parametrize(("eta", "dtype"), [(0.2, jnp.float32), ("auto", jnp.float32), (0.2, jnp.bfloat16)])
 def test_keeps_dtype_and_structure(algorithm, eta, dtype):
     """Also in float64 mode, with NumPy scalars as hyper-parameters, which would promote float32 variables."""
@@ -62,7 +62,7 @@ def test_keeps_dtype_and_structure(algorithm, eta, dtype):
     assert after.x.dtype == after.y.dtype == dtype
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+@pytest.mark.parametrize("algorithm", METHOD_CASES, ids=str)
 def test_any_pytree_gives_the_numbers_of_the_flat_problem(algorithm):
     p = CASE.problem
     join_x = lambda x: jnp.concatenate([x["a"][0], x["b"].ravel()])
@@ -76,14 +76,15 @@ def test_any_pytree_gives_the_numbers_of_the_flat_problem(algorithm):
     x0 = {"a": (CASE.x0[:4],), "b": CASE.x0[4:].reshape(4, 5)}
     y0 = [CASE.y0[0], {"rest": CASE.y0[1:]}]
     fixed = algorithm.make(eta=0.2)
-    result, flat = solve(nested, fixed, x0, y0, steps=6), solve(p, fixed, CASE.x0, CASE.y0, steps=6)
+    result = jax.jit(lambda: iterate(nested, fixed, x0, y0, steps=6)[0])()
+    flat = final_state(CASE, fixed, 6)
     assert jax.tree.structure(result.x) == jax.tree.structure(x0)
     np.testing.assert_allclose(join_x(result.x), flat.x, rtol=1e-12)
     np.testing.assert_allclose(join_y(result.y), flat.y, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "eta"), [*((case, 0.2) for case in ALGORITHM_CASES), (ALGORITHM_CASES[0], "auto")], ids=str
+    ("algorithm", "eta"), [*((case, 0.2) for case in METHOD_CASES), (METHOD_CASES[0], "auto")], ids=str
 )
 def test_vmap_over_seeds(algorithm, eta):
     alg = algorithm.make(eta=eta)
@@ -111,7 +112,7 @@ def test_vmap_over_a_batch_of_settings():
 
 @pytest.mark.parametrize(
     ("algorithm", "sampler", "eta"),
-    [*((case, "epoch", 0.2) for case in ALGORITHM_CASES), (ALGORITHM_CASES[0], "iid", "auto")],
+    [*((case, "epoch", 0.2) for case in METHOD_CASES), (METHOD_CASES[0], "iid", "auto")],
     ids=str,
 )
 def test_chunk_length_changes_nothing(algorithm, sampler, eta):
@@ -125,7 +126,7 @@ def test_chunk_length_changes_nothing(algorithm, sampler, eta):
         np.testing.assert_allclose(run.x, reference.x, rtol=1e-10)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+@pytest.mark.parametrize("algorithm", METHOD_CASES, ids=str)
 def test_a_state_that_was_written_down_goes_on_as_if_nothing_had_happened(algorithm):
     """The state holds all that the next step needs, as plain arrays."""
     alg = algorithm.make(eta=0.2)

@@ -40,7 +40,10 @@ def test_declared_cost_is_what_is_called(algorithm, eta):
 
 @pytest.mark.parametrize(
     ("algorithm", "sampler"),
-    [*((c, "full") for c in ALGORITHM_CASES), *((c, "iid") for c in ALGORITHM_CASES if c.name in ("mrbo", "bsa"))],
+    [
+        *((c, "full") for c in ALGORITHM_CASES if c.name in ("mrbo", "vrbo", "bsa", "stable", "aid-cg", "reverse")),
+        *((c, "iid") for c in ALGORITHM_CASES if c.name in ("mrbo", "bsa")),
+    ],
     ids=str,
 )
 def test_solve_reports_what_was_called(algorithm, sampler):

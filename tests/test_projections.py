@@ -48,7 +48,7 @@ def test_projected_iterates_equal_the_transcript(algorithm):
         np.testing.assert_allclose(state.y, row["y"], rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
+@pytest.mark.parametrize("algorithm", [c for c in ALGORITHM_CASES if c.projects != "xy"], ids=str)
 def test_x_and_y_stay_in_their_sets(algorithm):
     problem = replace(CASE.problem, project_x=box, project_y=ball)
     if algorithm.name.startswith("reverse"):

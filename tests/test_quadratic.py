@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import ALGORITHM_CASES
+from cases import ALGORITHM_CASES, METHOD_CASES
 
 from bilax import solve
 from bilax.problems import quadratic
@@ -83,8 +83,11 @@ CLOSED_FORM = {  # problem, and the squared norm of the true gradient to reach w
 }
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)
-@pytest.mark.parametrize("name", CLOSED_FORM)
+@pytest.mark.parametrize(
+    ("algorithm", "name"),
+    [*((c, "quadratic") for c in ALGORITHM_CASES), *((c, "another") for c in METHOD_CASES)],
+    ids=str,
+)
 def test_converges(algorithm, name):
     """With noisy batches; the second problem starts at a squared norm of 170."""
     (problem, target), (alg, steps) = CLOSED_FORM[name], algorithm.converges

@@ -1,4 +1,4 @@
-"""The measured Table 1: its arithmetic on known numbers, and a tiny run of every method."""
+"""The measured Table 1: its arithmetic on known numbers, and a tiny run."""
 
 import numpy as np
 import pytest
@@ -41,10 +41,11 @@ def test_calls_and_slope_of_a_known_trace():
     assert np.isnan(table1._slope(x, np.array([20.0, np.nan, 2000.0])))
 
 
-def test_a_tiny_run_of_every_method():
-    rows = table1.run(targets=(3.9, 3.5, 3.0), seeds=2, scale=0.005)
-    assert [row.method for row in rows] == list(bilax.ALGORITHMS)
-    assert sum(np.isfinite(row.calls["F"]).any() for row in rows) >= 10
+def test_a_tiny_run():
+    names = ["mrbo", "vrbo", "bsa", "stable", "aid-cg"]
+    rows = table1.run(names=names, targets=(3.9, 3.5, 3.0), seeds=2, scale=0.005)
+    assert [row.method for row in rows] == names
+    assert sum(np.isfinite(row.calls["F"]).any() for row in rows) >= 4
     text = table1.markdown(rows, (3.9, 3.5, 3.0))
     assert text.count("\n") == len(rows) + 1
     for row in rows:
