@@ -94,8 +94,7 @@ def solve(
     _check_arguments(problem, algorithm)
     steps, every = _checked_steps(steps, every)
     limit = math.inf if time_limit is None else _positive("time_limit", time_limit)
-    x0 = as_variable("x0", problem.x0 if x0 is None else x0)
-    y0 = as_variable("y0", problem.y0 if y0 is None else y0)
+    x0, y0 = _starting_point(problem, x0, y0)
     sampler = resolve(sampler)
     advance = partial(
         _advance,
@@ -182,8 +181,7 @@ def iterate(
     steps, _ = _checked_steps(steps, None)
     oracle = make_oracle(problem, sampler)
     stream = keys.root(seed)
-    x0, y0 = (problem.x0 if x0 is None else x0), (problem.y0 if y0 is None else y0)
-    state = algorithm.init(as_variable("x0", x0), as_variable("y0", y0))
+    state = algorithm.init(*_starting_point(problem, x0, y0))
     return jax.lax.scan(lambda s, _: algorithm.step(oracle, keys.at(stream, s.k), s), state, length=steps)
 
 
@@ -401,6 +399,13 @@ def _check_arguments(problem: Any, algorithm: Any) -> None:
                 f"{type(algorithm).__name__}: {name} has the shape {np.shape(leaf)}; solve takes one setting at a "
                 "time. For a grid, jax.vmap a function that calls bilax.iterate."
             )
+
+
+def _starting_point(problem: Problem, x0: PyTree, y0: PyTree) -> tuple[PyTree, PyTree]:
+    return (
+        as_variable("x0", problem.x0 if x0 is None else x0),
+        as_variable("y0", problem.y0 if y0 is None else y0),
+    )
 
 
 def _checked_steps(steps: Any, every: Any) -> tuple[int, int]:

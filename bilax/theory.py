@@ -18,7 +18,7 @@ from bilax.hypergrad.gauge import largest_eigenvalue
 from bilax.hyperparameters import Auto
 from bilax.oracle import make_oracle
 from bilax.problem import Problem, as_variable
-from bilax.tree import axpy, norm, scale
+from bilax.tree import axpy, norm, normal_like, scale
 from bilax.types import PyTree
 
 __all__ = ["Condition", "Constants", "Derived", "derived", "estimate", "explain", "theorem1", "theorem2"]
@@ -201,7 +201,7 @@ def estimate(
 
         def changes(key):
             key_x, key_y, key_r = jax.random.split(key, 3)
-            dx, dy, r = _random(key_x, x), _random(key_y, y), _random(key_r, y)
+            dx, dy, r = normal_like(key_x, x), normal_like(key_y, y), normal_like(key_r, y)
             size = radius / jnp.sqrt(norm(dx) ** 2 + norm(dy) ** 2)
             there = axpy(size, dx, x), axpy(size, dy, y)
             unit = scale(1 / norm(r), r)
@@ -215,10 +215,3 @@ def estimate(
         return L, mu, F.max(), tau.max(), rho.max(), jnp.sqrt(jnp.mean(G**2))
 
     return Constants(*(float(np.asarray(value)) for value in measure(x, y)), radius=radius)
-
-
-def _random(key: jax.Array, like: PyTree) -> PyTree:
-    leaves, structure = jax.tree.flatten(like)
-    each = jax.random.split(key, len(leaves))
-    normal = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(each, leaves, strict=True)]
-    return jax.tree.unflatten(structure, normal)

@@ -7,7 +7,7 @@ float32 variables into float64 ones.
 import jax
 import jax.numpy as jnp
 
-from bilax.types import PyTree, Scalar
+from bilax.types import Key, PyTree, Scalar
 
 
 def axpy(a: Scalar, x: PyTree, y: PyTree) -> PyTree:
@@ -53,6 +53,14 @@ def vdot(x: PyTree, y: PyTree) -> jax.Array:
 
 def zeros_like(x: PyTree) -> PyTree:
     return jax.tree.map(jnp.zeros_like, x)
+
+
+def normal_like(key: Key, x: PyTree) -> PyTree:
+    """Return independent normal numbers in the shape of ``x``."""
+    leaves, structure = jax.tree.flatten(x)
+    each = jax.random.split(key, len(leaves))
+    normal = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(each, leaves, strict=True)]
+    return jax.tree.unflatten(structure, normal)
 
 
 def mean(x: PyTree) -> PyTree:

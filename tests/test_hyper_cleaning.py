@@ -85,7 +85,9 @@ def test_mnist_without_data(monkeypatch, tmp_path):
         mnist()
 
 
-@pytest.mark.skipif(not os.environ.get("BILAX_DATA_DIR"), reason="BILAX_DATA_DIR is not set")
+@pytest.mark.skipif(
+    not os.environ.get("BILAX_DATA_DIR"), reason="needs MNIST, which is not bundled: set BILAX_DATA_DIR"
+)
 def test_mnist_is_the_papers_task():
     task = mnist(0.1)
     assert task.features.shape == (20_000, 785)

@@ -1,6 +1,6 @@
 """The library against the NumPy transcript of the paper, on the batches that the library drew."""
 
-import baselines
+import baselines_check
 import jax
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from bilax.testing import python_loops, recording
 K = 20  # several periods of VRBO's q = 4
 
 
-@pytest.mark.parametrize("module", [transcript, baselines], ids=["transcript", "baselines"])
+@pytest.mark.parametrize("module", [transcript, baselines_check], ids=["transcript", "baselines"])
 def test_transcripts_check_themselves(module, capsys):
     module.check()
     assert "all checks passed" in capsys.readouterr().out

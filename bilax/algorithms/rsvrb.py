@@ -62,9 +62,7 @@ class RSVRB:
     S: int = batch_size(default=1, doc="size of every batch")
 
     def init(self, x0: PyTree, y0: PyTree) -> State:
-        dense.refuse_if_too_large("RSVRB", x0, y0)
-        x, y = ravel_pytree(x0)[0], ravel_pytree(y0)[0]
-        H = dense.Matrices(jnp.zeros((x.size, y.size), x.dtype), jnp.zeros((y.size, y.size), y.dtype))
+        H = dense.start("RSVRB", x0, y0)
         z = Pieces(zeros_like(x0), zeros_like(y0), zeros_like(y0), H)
         return State(jnp.zeros((), jnp.int32), x0, y0, x0, y0, z)
 

@@ -55,9 +55,7 @@ class STABLE:
     S: int = batch_size(default=1, doc="size of every batch")
 
     def init(self, x0: PyTree, y0: PyTree) -> State:
-        dense.refuse_if_too_large("STABLE", x0, y0)
-        x, y = ravel_pytree(x0)[0], ravel_pytree(y0)[0]
-        H = dense.Matrices(jnp.zeros((x.size, y.size), x.dtype), jnp.zeros((y.size, y.size), y.dtype))
+        H = dense.start("STABLE", x0, y0)
         return State(jnp.zeros((), jnp.int32), x0, y0, x0, y0, H)
 
     def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:

@@ -58,8 +58,7 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Decides the split, the wrong labels and the batches.")] = 0,
 ) -> None:
     """Find the wrong labels among handwritten digits with MRBO and VRBO: a table and a picture."""
-    if out.is_dir() or not out.parent.is_dir():
-        raise ValueError(f"cannot write {out}: give a file name in a folder that exists.")
+    _check_writable(out)
     from bilax.experiments import demo as experiment
 
     outcome = experiment.run(seed, announce=lambda text: console.print(text, highlight=False))
@@ -132,8 +131,8 @@ def reproduce(
     """Run an experiment of the paper. table1: oracle calls to reach a target, for every method, with fitted slopes."""
     if experiment != "table1":
         raise ValueError(f"no experiment is called {experiment!r}. There is table1.")
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise ValueError(f"cannot write {out}: give a file name in a folder that exists.")
+    if out is not None:
+        _check_writable(out)
     import jax
 
     from bilax.experiments import table1
@@ -157,6 +156,12 @@ def reproduce(
     if out is not None:
         out.write_text(table1.markdown(rows) + "\n")
         console.print(f"written: {out}", highlight=False)
+
+
+def _check_writable(out: Path) -> None:
+    """Refuse before the work is done, not after."""
+    if out.is_dir() or not out.parent.is_dir():
+        raise ValueError(f"cannot write {out}: give a file name in a folder that exists.")
 
 
 def _short(number: int) -> str:

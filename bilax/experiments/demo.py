@@ -40,8 +40,8 @@ class Demo(NamedTuple):
     results: dict[str, Result]
 
 
-def run(seed: int = 0, steps_scale: float = 1.0, announce: Callable[[str], None] = lambda text: None) -> Demo:
-    """Solve the task by plain training and by both methods. ``steps_scale`` shortens the runs, for tests."""
+def run(seed: int = 0, announce: Callable[[str], None] = lambda text: None) -> Demo:
+    """Solve the task by plain training and by both methods."""
     task = digits(NOISE, train=TRAIN, trusted=TRUSTED, seed=seed)
     problem = hyper_cleaning(task, C)
     announce(f"{TRAIN} digits, {task.corrupted.sum()} of them with a wrong label; {TRUSTED} trusted ones.")
@@ -52,7 +52,7 @@ def run(seed: int = 0, steps_scale: float = 1.0, announce: Callable[[str], None]
     results = {}
     for name, (algorithm, steps) in METHODS.items():
         announce(f"{name} ...")
-        result = solve(problem, algorithm, steps=max(1, round(steps * steps_scale)), seed=seed)
+        result = solve(problem, algorithm, steps=steps, seed=seed)
         results[name] = result
         last = result.history[-1]
         rows.append(Row(name, last["train_loss"], last["test_accuracy"], last["auroc"], result.seconds, result.counts))

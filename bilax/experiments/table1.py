@@ -208,15 +208,16 @@ def run(
 def _measure(entry: Entry, targets: Sequence[float], seeds: int, steps: int) -> Row:
     grid = [dict(zip(entry.grid, values, strict=True)) for values in product(*entry.grid.values())]
     assert len(grid) == SETTINGS, entry.name
-    traces: dict[str, Any] = {}
+    traces: dict[str, _Trace] = {}
     rng = np.random.default_rng(0)
     draws = [np.arange(seeds), *rng.integers(seeds, size=(200, seeds))]
     calls = {kind: np.full((len(draws), len(targets)), np.nan) for kind in KINDS}
     winners: list[dict[str, float] | None] = []
     for t, eps in enumerate(targets):
         fixed = entry.fixed(eps)
-        trace = traces.setdefault(repr(fixed), None) or _trace(entry, fixed, grid, seeds, steps)
-        traces[repr(fixed)] = trace
+        if repr(fixed) not in traces:
+            traces[repr(fixed)] = _trace(entry, fixed, grid, seeds, steps)
+        trace = traces[repr(fixed)]
         for d, chosen in enumerate(draws):
             winner = _fewest(trace, chosen, eps)
             if winner is not None:

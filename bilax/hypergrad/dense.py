@@ -27,6 +27,13 @@ def matrices(oracle: Oracle, x: PyTree, y: PyTree, batch: PyTree) -> Matrices:
     return Matrices(xy.T, yy)
 
 
+def start(method: str, x0: PyTree, y0: PyTree) -> Matrices:
+    """Return zero matrices for a method to recurse on, or refuse if they would not fit."""
+    refuse_if_too_large(method, x0, y0)
+    x, y = ravel_pytree(x0)[0], ravel_pytree(y0)[0]
+    return Matrices(jnp.zeros((x.size, y.size), x.dtype), jnp.zeros((y.size, y.size), y.dtype))
+
+
 def calls(y: PyTree, batch: PyTree) -> int:
     """Return the products of each kind, in samples, that one evaluation of `matrices` takes."""
     return ravel_pytree(y)[0].size * size(batch)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from bilax.hypergrad.neumann import grew
 from bilax.hyperparameters import Auto, Eta
 from bilax.oracle import Oracle
-from bilax.tree import axpy, norm, scale, size, where
+from bilax.tree import axpy, norm, normal_like, scale, size, where
 from bilax.types import Key, PyTree, Scalar
 
 ITERATIONS = 20
@@ -93,12 +93,7 @@ def largest_eigenvalue(
     It is the largest L of several batches of S samples, as many as make 256 samples.
     """
     key_batch, key_start = jax.random.split(key)
-    leaves, structure = jax.tree.flatten(y)
-    starts = [
-        jax.random.normal(k, leaf.shape, leaf.dtype)
-        for k, leaf in zip(jax.random.split(key_start, len(leaves)), leaves, strict=True)
-    ]
-    start = jax.tree.unflatten(structure, starts)
+    start = normal_like(key_start, y)
     each = size(jax.eval_shape(lambda k: oracle.draw_G(k, S), key_batch))
     batches = max(1, SAMPLES // each)
 
