@@ -40,12 +40,12 @@ _EXPORTS = {
         "bilax.algorithms",
     ),
 }
-_SUBPACKAGES = ("algorithms", "datasets", "hypergrad", "problems", "testing", "theory")
+_SUBPACKAGES = ("algorithms", "datasets", "hypergrad", "problems", "results", "sparse", "testing", "theory")
 
 __all__ = [*_EXPORTS, *_SUBPACKAGES, "__version__"]
 
 if TYPE_CHECKING:
-    from bilax import algorithms, datasets, hypergrad, problems, testing, theory
+    from bilax import algorithms, datasets, hypergrad, problems, results, sparse, testing, theory
     from bilax.algorithms import (
         AIDCG,
         AIDFP,

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bilax.sparse import Rows, is_rows
 from bilax.types import PyTree
 
 Loss = Callable[[PyTree, PyTree, PyTree], jax.Array]
@@ -31,7 +32,8 @@ class Problem:
     Attributes:
       outer_loss: ``F(x, y, batch) -> scalar``, the mean over the batch, in plain JAX.
       inner_loss: ``G(x, y, batch) -> scalar``, the mean over the batch, strongly convex in y.
-      outer_data: a pytree of arrays that share their leading axis, one entry per sample.
+      outer_data: a pytree of arrays that share their leading axis, one entry per sample; scipy.sparse matrices
+        become `bilax.sparse.Rows`, which multiply like matrices and are never made dense.
       inner_data: likewise, for the inner loss.
       x0, y0: where to start, unless `solve` is told otherwise.
       metrics: ``metrics(x, y) -> {name: number}``, measured between chunks, never timed.
@@ -98,16 +100,19 @@ class Functions(NamedTuple):
 
 def _as_data(name: str, data: PyTree) -> PyTree:
     """Move the data to the device once, and refuse data that cannot be cut into batches."""
-    described = {f"{name}{jax.tree_util.keystr(path)}": leaf for path, leaf in jax.tree.leaves_with_path(data)}
+    data = jax.tree.map(lambda leaf: Rows.from_scipy(leaf) if hasattr(leaf, "tocsr") else leaf, data)
+    paths = jax.tree.leaves_with_path(data, is_leaf=is_rows)
+    described = {f"{name}{jax.tree_util.keystr(path)}": leaf for path, leaf in paths}
+    shapes = {path: leaf.shape if is_rows(leaf) else np.shape(leaf) for path, leaf in described.items()}
     if not described:
         raise ValueError(f"{name} holds no arrays; give a pytree of arrays that share their leading axis.")
-    for path, leaf in described.items():
-        if np.ndim(leaf) == 0:
+    for path, shape in shapes.items():
+        if shape == ():
             raise ValueError(
                 f"{path} is a scalar; every array in {name} needs a leading axis with one entry per sample. "
                 "Constants belong in the loss function."
             )
-    sizes = {path: np.shape(leaf)[0] for path, leaf in described.items()}
+    sizes = {path: shape[0] for path, shape in shapes.items()}
     if len(set(sizes.values())) > 1:
         listing = ", ".join(f"{path} has {n}" for path, n in sizes.items())
         raise ValueError(f"the arrays in {name} must share their leading axis, one entry per sample; {listing}.")

@@ -1,8 +1,16 @@
-"""What a run leaves behind."""
+"""What a run leaves behind: in memory a `Result`, on disk a folder with a manifest and a row per measurement."""
 
-from collections.abc import Iterator, Sequence
+import json
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -11,6 +19,8 @@ from bilax.types import PyTree
 
 if TYPE_CHECKING:
     import pandas
+
+MANIFEST, ROWS, ARRAYS = "manifest.json", "rows.jsonl", "arrays.npz"
 
 Status = Literal["done", "diverged", "timeout", "interrupted"]
 
@@ -49,13 +59,7 @@ class History(Sequence[dict[str, Any]]):
         return np.array([row.get(name, np.nan) for row in self.rows])
 
     def to_pandas(self) -> "pandas.DataFrame":
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError(
-                "to_pandas needs pandas: pip install pandas. Without it, use history.rows or history.column(name)."
-            ) from None
-        return pandas.DataFrame(self.rows)
+        return _pandas("to_pandas").DataFrame(self.rows)
 
 
 @dataclass(frozen=True)
@@ -76,3 +80,145 @@ class Result:
     def __repr__(self) -> str:
         last = ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.history[-1].items())
         return f"Result({self.status}: {self.message} {last})"
+
+
+class Record:
+    """One run on disk: a manifest, and a row per measurement, written as it happens."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]):
+        self.folder, self.manifest = Path(folder), manifest
+
+    @classmethod
+    def begin(cls, folder: Path, facts: Mapping[str, Any]) -> "Record":
+        """Start a run in an empty folder; what an unfinished run left there is removed."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (MANIFEST, ROWS, ARRAYS):
+            (folder / name).unlink(missing_ok=True)
+        record = cls(folder, {**facts, "status": "running", "started": _now(), **environment()})
+        record._save()
+        return record
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        with (self.folder / ROWS).open("a") as file:
+            file.write(json.dumps({name: _plain(value) for name, value in row.items()}) + "\n")
+
+    def arrays(self, **arrays: np.ndarray) -> None:
+        np.savez_compressed(self.folder / ARRAYS, **cast(Any, arrays))
+
+    def end(self, **facts: Any) -> None:
+        """Close the run: its status, message and times."""
+        self.manifest |= {"finished": _now(), **facts}
+        self._save()
+
+    def _save(self) -> None:
+        part = self.folder / f"{MANIFEST}.part"
+        part.write_text(json.dumps(self.manifest, indent=2) + "\n")
+        part.replace(self.folder / MANIFEST)  # at once: a reader never meets half a manifest
+
+
+FINISHED = ("done", "timeout", "diverged")
+
+
+def manifests(folder: str | Path) -> dict[Path, dict[str, Any]]:
+    """Return the manifest of every run below a folder, by the run's own folder."""
+    found = {}
+    for path in sorted(Path(folder).rglob(MANIFEST)):
+        try:
+            found[path.parent] = json.loads(path.read_text())
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            raise ValueError(f"{path} is damaged; remove {path.parent} and run it again.") from None
+    return found
+
+
+def load(folder: str | Path) -> "pandas.DataFrame":
+    """Return all measurements of all runs below a folder as one table.
+
+    Every row has the columns of its measurement and, of its run, ``run`` (the folder's name), ``task``, ``variant``,
+    ``method``, ``setting``, ``seed`` and ``status``. A last line that was cut off is left out.
+    """
+    pandas = _pandas("load")
+    if not Path(folder).is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}; `bilax run` and `bilax reproduce` make one.")
+    rows = []
+    for path, manifest in manifests(folder).items():
+        facts = {name: manifest.get(name) for name in ("task", "variant", "method", "setting", "seed", "status")}
+        rows += [{"run": path.name, **facts, **row} for row in read_rows(path)]
+    if not rows:
+        raise ValueError(f"{folder} holds no runs; `bilax run` and `bilax reproduce` write them.")
+    return pandas.DataFrame(rows)
+
+
+def read_rows(run: Path) -> list[dict[str, Any]]:
+    path = run / ROWS
+    lines = path.read_text().splitlines() if path.is_file() else []
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            if number < len(lines):
+                raise ValueError(f"line {number} of {path} is damaged; remove {run} and run it again.") from None
+    return rows
+
+
+def environment() -> dict[str, Any]:
+    """Return what a result depends on besides its settings: versions, machine, commit."""
+    import jax
+
+    from bilax import __version__
+
+    versions = {"bilax": __version__, "python": platform.python_version(), "jax": jax.__version__}
+    device = jax.devices()[0]
+    return {
+        "versions": versions | {"numpy": np.__version__},
+        "machine": {
+            "system": platform.platform(),
+            "processor": _processor(),
+            "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "device": f"{device.platform}: {device.device_kind}",
+        },
+        "commit": _commit(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+@lru_cache
+def _commit() -> str | None:
+    """Return the commit of the checkout that bilax runs from, marked if files were changed; None elsewhere."""
+    root = Path(__file__).parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        git = partial(subprocess.run, cwd=root, capture_output=True, text=True, check=True, timeout=10)
+        commit = git(["git", "rev-parse", "HEAD"]).stdout.strip()
+        changed = git(["git", "status", "--porcelain", "--untracked-files=no"]).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{commit} with changes" if changed else commit
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON has: infinities and NaN become null."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _pandas(what: str) -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError(f"{what} needs pandas: pip install 'bilax[tables]'.") from None
+    return pandas

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -56,10 +56,12 @@ def solve(
     seed: int = 0,
     sampler: str | Sampler = "iid",
     every: int | None = None,
+    every_seconds: float | None = None,
     metrics: Metrics | None = None,
     time_limit: float | None = None,
     tol: float | None = None,
     progress: bool | None = None,
+    on_row: Callable[[dict[str, Any]], None] | None = None,
 ) -> Result:
     """Run an algorithm on a problem.
 
@@ -71,10 +73,12 @@ def solve(
       seed: decides every batch. Nothing else does: not ``every``, not the clock.
       sampler: "iid" (with replacement), "epoch" (shuffled, without), "full" (all data), or a function.
       every: iterations from one measurement to the next; by default about 20 measurements.
+      every_seconds: measure instead when so many seconds have passed in the algorithm since the last time.
       metrics: ``metrics(x, y) -> {name: number}``; its time is kept apart. By default the problem's.
       time_limit: stop after so many seconds in the algorithm, compilation and metrics not counted.
       tol: stop once the norm of the hypergradient estimate is at most this.
       progress: show a bar; by default if standard error is a terminal.
+      on_row: called with every row of the history as soon as it is measured.
 
     Returns:
       A `Result`. A run that turns non-finite ends with the status "diverged" and its last finite state.
@@ -92,7 +96,8 @@ def solve(
     ('done', 1.0)
     """
     _check_arguments(problem, algorithm)
-    steps, every = _checked_steps(steps, every)
+    steps, every = _checked_steps(steps, steps if every is None and every_seconds is not None else every)
+    pause = math.inf if every_seconds is None else _positive("every_seconds", every_seconds)
     limit = math.inf if time_limit is None else _positive("time_limit", time_limit)
     x0, y0 = _starting_point(problem, x0, y0)
     sampler = resolve(sampler)
@@ -107,7 +112,8 @@ def solve(
         jnp.asarray(-1.0 if tol is None else _positive("tol", tol), float),
     )
     cost = cost_per_step(algorithm, problem, sampler)
-    measure = _Measurements(metrics or problem.metrics)
+    samples = samples_per_step(algorithm, problem, sampler)
+    measure = _Measurements(metrics or problem.metrics, samples, on_row)
 
     run = _start(algorithm.init(x0, y0))
     tic = time.perf_counter()
@@ -120,7 +126,7 @@ def solve(
     measure(run, seconds, counts)
     with _interrupts() as interrupted, _bar(steps, algorithm, progress) as update:
         while status is None:
-            stop = min(steps, (k // every + 1) * every, k + max(1, min(LONGEST, int(RESPONSE / pace))))
+            stop = min(steps, (k // every + 1) * every, k + max(1, min(LONGEST, int(min(RESPONSE, pause) / pace))))
             tic = time.perf_counter()
             run = jax.block_until_ready(advance(run, stop, warned))
             elapsed = time.perf_counter() - tic
@@ -133,7 +139,7 @@ def solve(
                 _warn_series_grows(algorithm, problem, run)
                 warned = True
             status = _why_stop(run, k >= steps, seconds >= limit, interrupted())
-            if k > measure.k and (status is not None or k % every == 0):
+            if k > measure.k and (status is not None or k % every == 0 or seconds >= measure.at + pause):
                 measure(run, seconds, counts)
             update(k, f"|v| = {float(run.info.norm_v):.2e}")
 
@@ -198,7 +204,7 @@ def _advance(
     stop: Scalar,
     warned: Any,
 ) -> Run:
-    """Take steps until k = stop, LONGEST at most, or until there is a reason to come back earlier."""
+    """Take steps until k = stop, or until there is a reason to come back earlier."""
     oracle = from_parts(functions, outer_data, inner_data, sampler)
 
     def step(run: Run) -> Run:
@@ -214,12 +220,11 @@ def _advance(
         HV, JV = (total + jnp.where(kept, calls, 0) for total, calls in ((run.HV, info.HV), (run.JV, info.JV)))
         return Run(state, info, HV, JV, nonfinite, (info.norm_v <= tol) & kept, grew)
 
-    def body(run: Run, _):
-        ended = run.nonfinite | run.converged | run.grew | (run.state.k >= stop)
-        return jax.lax.cond(ended, lambda run: run, step, run), None
+    def goes_on(run: Run) -> jax.Array:
+        return ~(run.nonfinite | run.converged | run.grew) & (run.state.k < stop)
 
     fresh = run._replace(HV=jnp.zeros_like(run.HV), JV=jnp.zeros_like(run.JV), grew=jnp.zeros_like(run.grew))
-    return jax.lax.scan(body, fresh, length=LONGEST)[0]
+    return jax.lax.while_loop(goes_on, step, fresh)
 
 
 def _start(state: Any) -> Run:
@@ -238,17 +243,20 @@ _INFO_DTYPES = {"diverging": bool, "HV": jnp.int32, "JV": jnp.int32}
 class _Measurements:
     """The history under way, and the time that measuring took."""
 
-    def __init__(self, metrics: Metrics | None):
-        self.metrics, self.history, self.seconds, self.k = metrics, History(), 0.0, 0
+    def __init__(self, metrics: Metrics | None, samples: float, on_row: Callable[[dict[str, Any]], None] | None):
+        self.metrics, self.samples, self.on_row = metrics, samples, on_row
+        self.history, self.seconds, self.k, self.at = History(), 0.0, 0, 0.0
 
     def __call__(self, run: Run, seconds: float, counts: Counts) -> None:
         tic = time.perf_counter()
-        self.k = int(run.state.k)
-        row = {"k": self.k, "seconds": seconds, **asdict(counts)}
+        self.k, self.at = int(run.state.k), seconds
+        row = {"k": self.k, "seconds": seconds, "samples": self.k * self.samples, **asdict(counts)}
         info = {name: value for name, value in run.info._asdict().items() if name not in row}
         if self.k > 0:
             row |= {name: np.asarray(value).item() for name, value in info.items()}
         self.history.rows.append(row | self._measured({*row, *info}, run))
+        if self.on_row is not None:
+            self.on_row(self.history[-1])
         self.seconds += time.perf_counter() - tic
 
     def _measured(self, taken: set[str], run: Run) -> dict[str, Any]:
@@ -267,13 +275,36 @@ class _Measurements:
 
 def cost_per_step(algorithm: Algorithm, problem: Problem, sampler: Sampler) -> Callable[[int], Counts]:
     """Return the declared calls of step k, for the batches that the sampler really makes."""
+    on_outer, on_inner = _with_real_batches(algorithm, problem, sampler)
+    return algorithm.cost if on_outer is on_inner else lambda k: replace(on_inner.cost(k), F=on_outer.cost(k).F)
+
+
+def samples_per_step(algorithm: Algorithm, problem: Problem, sampler: Sampler) -> float:
+    """Return how many samples a step draws, on average; a batch that is used twice counts once.
+
+    Those on which ``eta="auto"`` measures L are not among them.
+    """
+    if not hasattr(algorithm, "about"):
+        return math.nan
+    on_outer, on_inner = _with_real_batches(algorithm, problem, sampler)
+    return float(_evaluate("F", on_outer) + _evaluate("G", on_inner))
+
+
+def _evaluate(level: str, algorithm: Any) -> float:
+    values = {field.name: getattr(algorithm, field.name) for field in fields(algorithm)}
+    return eval(algorithm.about.draws[level], {"__builtins__": {}}, values)  # a formula of our own
+
+
+def _with_real_batches(algorithm: Algorithm, problem: Problem, sampler: Sampler) -> tuple[Any, Any]:
+    """Return the algorithm with the batch sizes that it really gets from the outer and from the inner data."""
     sizes = names_of("batch_size", algorithm)
     if sampler is not full or not sizes:
-        return algorithm.cost
+        return algorithm, algorithm
     # The whole data set stands for a batch of any size.
-    on_outer = replace(cast(Any, algorithm), **dict.fromkeys(sizes, problem.outer_size))
-    on_inner = replace(cast(Any, algorithm), **dict.fromkeys(sizes, problem.inner_size))
-    return lambda k: replace(on_inner.cost(k), F=on_outer.cost(k).F)
+    return (
+        replace(cast(Any, algorithm), **dict.fromkeys(sizes, problem.outer_size)),
+        replace(cast(Any, algorithm), **dict.fromkeys(sizes, problem.inner_size)),
+    )
 
 
 def _why_stop(run: Run, finished: bool, late: bool, interrupted: bool) -> Status | None:

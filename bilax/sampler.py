@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from bilax import keys
+from bilax.sparse import is_rows
 from bilax.tree import size as size_of
 from bilax.types import Key, PyTree
 
@@ -64,7 +65,10 @@ def resolve(sampler: str | Sampler) -> Sampler:
 
 
 def take(data: PyTree, index: jax.Array) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf.at[index].get(mode="promise_in_bounds"), data)
+    def rows(leaf: Any) -> Any:
+        return leaf[index] if is_rows(leaf) else leaf.at[index].get(mode="promise_in_bounds")
+
+    return jax.tree.map(rows, data, is_leaf=is_rows)
 
 
 def epoch_index(key: Key, size: int, n: int) -> jax.Array:

@@ -11,8 +11,8 @@ PACKAGE = Path(bilax.__file__).parent
 
 # Lower layers first; a module imports only from its own layer or from layers above it in this list.
 LAYERS = [
-    {"types", "constants", "progress"},
-    {"tree", "keys"},
+    {"types", "constants", "progress", "names", "report"},
+    {"tree", "keys", "sparse"},
     {"hyperparameters"},
     {"problem"},
     {"sampler"},
@@ -20,7 +20,7 @@ LAYERS = [
     {"results", "inner"},
     {"hypergrad"},
     {"algorithms", "testing"},
-    {"theory"},
+    {"theory", "settings"},
     {"runner"},
     {"problems"},
     {"datasets"},
@@ -55,7 +55,7 @@ def test_public_names():
     assert set(bilax.__all__) == {
         "ALGORITHMS", "AIDCG", "AIDFP", "BSA", "Counts", "History", "Info", "MRBO", "MRBOD", "MSTSA", "Oracle",
         "Problem", "RSVRB", "Result", "Reverse", "SEMA", "STABLE", "SUSTAIN", "StocBiO", "TTSA", "UnsafeEta", "VRBO",
-        "__version__", "algorithms", "datasets", "hypergrad", "hypergradient", "iterate", "make_oracle", "problems", "solve", "testing", "theory",
+        "__version__", "algorithms", "datasets", "hypergrad", "hypergradient", "iterate", "make_oracle", "problems", "results", "solve", "sparse", "testing", "theory",
     }  # fmt: skip
     for name in bilax.__all__:
         assert getattr(bilax, name) is not None

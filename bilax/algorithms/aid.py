@@ -16,6 +16,7 @@ from bilax.types import Key, PyTree, Scalar
 
 _REFERENCE = "Grazzi, Franceschi, Pontil, Salzo. On the Iteration Complexity of Hypergradient Computation. ICML 2020"
 _CALLS = {"F": "S", "G": "T * S", "JV": "S", "HV": "N * S"}
+_DRAWS = {"F": "S", "G": "(T + 1) * S"}
 
 
 class State(NamedTuple):
@@ -37,7 +38,7 @@ class AIDFP:
     As published it is deterministic: run it with ``sampler="full"``.
     """
 
-    about = About("double", "nothing (deterministic)", _CALLS, "eps^-1, deterministic", _REFERENCE)
+    about = About("double", "nothing (deterministic)", _CALLS, _DRAWS, "eps^-1, deterministic", _REFERENCE)
 
     alpha: Scalar = outer_step(default=0.1)
     beta: Scalar = inner_step(default=0.1)
@@ -73,7 +74,7 @@ class AIDCG:
     As published it is deterministic: run it with ``sampler="full"``.
     """
 
-    about = About("double", "nothing (deterministic)", _CALLS, "eps^-1, deterministic", _REFERENCE)
+    about = About("double", "nothing (deterministic)", _CALLS, _DRAWS, "eps^-1, deterministic", _REFERENCE)
 
     alpha: Scalar = outer_step(default=0.1)
     beta: Scalar = inner_step(default=0.1)

@@ -46,6 +46,7 @@ class BSA:
         reduces="nothing",
         calls={"F": "S", "G": "T * S", "JV": "S", "HV": "Q / 2 * S"},
         random={"HV": "Q / 2 * S"},
+        draws={"F": "S", "G": "(T + 1 + Q / 2) * S"},
         complexity="eps^-2 in F, eps^-3 in G",
         reference="Ghadimi, Wang. Approximation Methods for Bilevel Programming. arXiv:1802.02246, 2018",
     )

@@ -59,6 +59,7 @@ class MRBO:
         loops="single",
         reduces="x and y (STORM)",
         calls={"F": "2 * S", "G": "2 * S", "JV": "2 * S", "HV": "2 * Q * S"},
+        draws={"F": "S", "G": "(Q + 2) * S"},
         complexity="eps^-1.5",
         reference="Yang, Ji, Liang. Provably Faster Algorithms for Bilevel Optimization. NeurIPS 2021, Algorithm 1",
     )

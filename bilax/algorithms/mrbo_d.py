@@ -55,6 +55,7 @@ class MRBOD:
         loops="double",
         reduces="x and y (STORM)",
         calls={"F": "2 * S", "G": "2 * N * S", "JV": "2 * S", "HV": "2 * Q * S"},
+        draws={"F": "S", "G": "(N + Q + 1) * S"},
         complexity="not analysed",
         reference="Yang, Ji, Liang. Provably Faster Algorithms for Bilevel Optimization. NeurIPS 2021, Appendix B",
     )

@@ -16,6 +16,7 @@ from bilax.hyperparameters import (
     inner_step,
     nonnegative,
     outer_step,
+    positive,
     series_step,
 )
 from bilax.inner import decay
@@ -42,7 +43,7 @@ class MSTSA:
     .. math::
         y_{k+1} &= y_k - \beta_k \nabla_y G(x_k, y_k; \zeta_k) \\
         v_k &= h(x_k, y_{k+1}; \xi_k) + (1 - \eta_k)(v_{k-1} - h(x_{k-1}, y_k; \xi_k)) \\
-        x_{k+1} &= x_k - \alpha_k v_k, \qquad \alpha_k = \alpha / \sqrt{k+1}, \; \beta_k = \beta / \sqrt{k+1},
+        x_{k+1} &= x_k - \alpha_k v_k, \qquad \alpha_k = \alpha / \sqrt{1 + k/w}, \; \beta_k = \beta / \sqrt{1 + k/w},
         \; \eta_{k+1} = \min(1, c\, \alpha_k)
     """
 
@@ -51,6 +52,7 @@ class MSTSA:
         reduces="x (STORM)",
         calls={"F": "2 * S", "G": "S", "JV": "2 * S", "HV": "Q * S"},
         random={"HV": "Q * S"},
+        draws={"F": "S", "G": "(2 + Q / 2) * S"},
         complexity="eps^-2",
         reference="Khanduri, Zeng, Hong, Wai, Wang, Yang. A Momentum-Assisted Single-Timescale Stochastic "
         "Approximation Algorithm for Bilevel Optimization. arXiv:2102.07367v1, 2021",
@@ -59,6 +61,7 @@ class MSTSA:
     alpha: Scalar = outer_step(default=0.1)
     beta: Scalar = inner_step(default=0.1)
     c: Scalar = nonnegative(default=1.0, doc="momentum, eta_{k+1} = min(1, c alpha_k)")
+    w: Scalar = positive(default=1.0, doc="delay of the steps, alpha_k = alpha / sqrt(1 + k/w)")
     Q: int = count(default=3, doc="largest number of Hessian-vector products per hypergradient")
     eta: Eta = series_step(default="auto", doc="step of the Neumann series, below 1/L")
     S: int = batch_size(default=1, doc="size of every batch")
@@ -69,7 +72,7 @@ class MSTSA:
 
     def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
         key_y, key_x, key_L = jax.random.split(key, 3)
-        alpha_k, beta_k = decay(self.alpha, s.k, 0.5), decay(self.beta, s.k, 0.5)
+        alpha_k, beta_k = decay(self.alpha, s.k / self.w, 0.5), decay(self.beta, s.k / self.w, 0.5)
         u = oracle.grad_G(s.x, s.y, oracle.draw_G(key_y, self.S))
         y = oracle.project_y(axpy(-beta_k, u, s.y))
         eta, L = gauge.read(self.eta, s.gauge, oracle, key_L, s.x, y, self.S)

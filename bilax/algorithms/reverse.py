@@ -38,6 +38,7 @@ class Reverse:
         loops="double",
         reduces="nothing (deterministic)",
         calls={"F": "S", "G": "(T + kept) * S", "JV": "last * S", "HV": "last * S"},
+        draws={"F": "S", "G": "T * S"},
         complexity="eps^-1, deterministic",
         reference="Franceschi, Donini, Frasconi, Pontil. Forward and Reverse Gradient-Based Hyperparameter "
         "Optimization. ICML 2017",

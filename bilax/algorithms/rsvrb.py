@@ -49,6 +49,7 @@ class RSVRB:
         reduces="every gradient, the Hessian and the Jacobian (STORM)",
         calls={"F": "2 * S", "G": "2 * S", "JV": "2 * d_y * S", "HV": "2 * d_y * S", "HINV": "1"},
         random={"JV": "2 * d_y * S", "HV": "2 * d_y * S"},
+        draws={"F": "S", "G": "S"},
         complexity="eps^-1.5",
         reference="Guo, Hu, Zhang, Yang. Randomized Stochastic Variance-Reduced Methods for Multi-Task Stochastic "
         "Bilevel Optimization. arXiv:2105.02266, 2021",

@@ -47,6 +47,7 @@ class SEMA:
         loops="single",
         reduces="x and y (moving average)",
         calls={"F": "S", "G": "S", "JV": "S", "HV": "Q * S"},
+        draws={"F": "S", "G": "(Q + 2) * S"},
         complexity="eps^-2",
         reference="Guo, Xu, Yin, Jin, Yang. On Stochastic Moving-Average Estimators for Non-Convex Optimization. "
         "arXiv:2104.14840, 2021",

@@ -43,6 +43,7 @@ class STABLE:
         reduces="the Hessian and the Jacobian (STORM)",
         calls={"F": "S", "G": "S", "JV": "2 * d_y * S", "HV": "2 * d_y * S", "HINV": "1"},
         random={"JV": "2 * d_y * S", "HV": "2 * d_y * S"},
+        draws={"F": "S", "G": "S"},
         complexity="eps^-2",
         reference="Chen, Sun, Xiao, Yin. A Single-Timescale Method for Stochastic Bilevel Optimization. AISTATS 2022",
     )

@@ -36,6 +36,7 @@ class StocBiO:
         loops="double",
         reduces="nothing",
         calls={"F": "S", "G": "D * S", "JV": "S", "HV": "Q * S"},
+        draws={"F": "S", "G": "(D + Q + 1) * S"},
         complexity="eps^-2",
         reference="Ji, Yang, Liang. Bilevel Optimization: Convergence Analysis and Enhanced Design. ICML 2021",
     )

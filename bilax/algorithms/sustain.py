@@ -54,6 +54,7 @@ class SUSTAIN:
         reduces="x and y (STORM)",
         calls={"F": "2 * S", "G": "2 * S", "JV": "2 * S", "HV": "Q * S"},
         random={"HV": "Q * S"},
+        draws={"F": "S", "G": "(2 + Q / 2) * S"},
         complexity="eps^-1.5",
         reference="Khanduri, Zeng, Hong, Wai, Wang, Yang. A Near-Optimal Algorithm for Stochastic Bilevel "
         "Optimization via Double-Momentum. NeurIPS 2021",

@@ -46,6 +46,7 @@ class TTSA:
         reduces="nothing",
         calls={"F": "S", "G": "S", "JV": "S", "HV": "Q / 2 * S"},
         random={"HV": "Q / 2 * S"},
+        draws={"F": "S", "G": "(2 + Q / 2) * S"},
         complexity="eps^-2.5",
         reference="Hong, Wai, Wang, Yang. A Two-Timescale Stochastic Algorithm Framework for Bilevel Optimization. "
         "SIAM J. Optim. 33, 2023",

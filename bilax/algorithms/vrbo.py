@@ -54,6 +54,7 @@ class VRBO:
             "JV": "S1 / q + 2 * (m + 2) * S2",
             "HV": "Q * (S1 / q + 2 * (m + 2) * S2)",
         },
+        draws={"F": "S1 / q + (m + 2) * S2", "G": "(Q + 2) * (S1 / q + (m + 2) * S2)"},
         complexity="eps^-1.5",
         reference="Yang, Ji, Liang. Provably Faster Algorithms for Bilevel Optimization. NeurIPS 2021, Algorithm 2",
     )

@@ -1,6 +1,8 @@
 """Real data, ready for the problems."""
 
-from bilax.datasets.digits import digits
+from bilax.datasets.digits import digit_documents, digits
 from bilax.datasets.mnist import mnist
+from bilax.datasets.newsgroups import Documents, newsgroups
+from bilax.datasets.presence import Status, status
 
-__all__ = ["digits", "mnist"]
+__all__ = ["Documents", "Status", "digit_documents", "digits", "mnist", "newsgroups", "status"]

@@ -2,26 +2,41 @@
 
 import numpy as np
 
+from bilax.datasets.newsgroups import Documents, documents
 from bilax.datasets.split import cleaning_task
+from bilax.datasets.store import INSTALL
 from bilax.problems.hyper_cleaning import HyperCleaning
 
 
 def digits(noise: float = 0.3, *, train: int = 1000, trusted: int = 297, seed: int = 0) -> HyperCleaning:
     """Return a hyper-cleaning task: ``train`` images of which a fraction ``noise`` has a wrong label,
     ``trusted`` clean ones, and the rest to test on. Pixels are scaled to mean 0 and deviation 1 over all."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise ImportError("the digits come with scikit-learn: pip install 'bilax[data]'.") from None
-    images, labels = (np.asarray(part) for part in load_digits(return_X_y=True))
+    images, labels = _shuffled(seed)
     if not (train >= 1 and trusted >= 1 and train + trusted < len(labels)):
         raise ValueError(
             f"there are {len(labels)} digits; train = {train} and trusted = {trusted} must be at least 1 "
             "and leave some to test on."
         )
-    order = np.random.default_rng(seed).permutation(len(labels))
-    images, labels = images[order].astype(np.float32), labels[order].astype(np.int32)
     images = (images - images[:train].mean()) / images[:train].std()
     end = train + trusted
     parts = [(images[a:b], labels[a:b]) for a, b in ((0, train), (train, end), (end, len(labels)))]
     return cleaning_task(*parts, noise=noise, seed=seed)
+
+
+def digit_documents(*, seed: int = 0) -> Documents:
+    """Return the digits in the form of the 20 newsgroups, to try things out without them: 700 images to train on,
+    700 to validate on and 397 to test on, as sparse rows of unit norm."""
+    images, labels = _shuffled(seed)
+    images /= 16  # the darkest pixel
+    images /= np.linalg.norm(images, axis=1, keepdims=True)
+    return documents([(images[a:b], labels[a:b]) for a, b in ((0, 700), (700, 1400), (1400, len(labels)))], 10)
+
+
+def _shuffled(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise ImportError(f"the digits come with scikit-learn: {INSTALL}.") from None
+    images, labels = (np.asarray(part) for part in load_digits(return_X_y=True))
+    order = np.random.default_rng(seed).permutation(len(labels))
+    return images[order].astype(np.float32), labels[order].astype(np.int32)

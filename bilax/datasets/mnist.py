@@ -1,14 +1,26 @@
-"""MNIST, read from the four canonical IDX files in ``BILAX_DATA_DIR/mnist``."""
+"""MNIST, from the four canonical IDX files in ``BILAX_DATA_DIR/mnist`` or in the user's cache."""
 
 import gzip
-import os
-from pathlib import Path
 
 import numpy as np
 
 from bilax.datasets.split import cleaning_task
+from bilax.datasets.store import RemoteFile, fetch
 from bilax.problems.hyper_cleaning import HyperCleaning
 
+MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
+FILES = (
+    RemoteFile(
+        "train-images-idx3-ubyte.gz", 9_912_422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
+    ),
+    RemoteFile(
+        "train-labels-idx1-ubyte.gz", 28_881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"
+    ),
+    RemoteFile(
+        "t10k-images-idx3-ubyte.gz", 1_648_877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"
+    ),
+    RemoteFile("t10k-labels-idx1-ubyte.gz", 4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+)
 MEAN, DEVIATION = 0.1307, 0.3081  # of the training pixels in [0, 1]
 
 
@@ -16,14 +28,17 @@ def mnist(
     noise: float = 0.1, *, train: int = 20_000, trusted: int = 5_000, test: int = 10_000, seed: int = 0
 ) -> HyperCleaning:
     """Return the paper's hyper-cleaning task: the first ``train`` images with a fraction ``noise`` of wrong
-    labels, the next ``trusted`` ones clean, and ``test`` of the test images; pixels normalised."""
-    images, labels = (_read(f"train-{part}") for part in ("images-idx3-ubyte.gz", "labels-idx1-ubyte.gz"))
-    test_images, test_labels = (_read(f"t10k-{part}") for part in ("images-idx3-ubyte.gz", "labels-idx1-ubyte.gz"))
+    labels, the next ``trusted`` ones clean, and ``test`` of the test images; pixels normalised.
+
+    The files (12 MB) are downloaded once, unless ``BILAX_DATA_DIR`` names a folder that holds them."""
+    images, labels, test_images, test_labels = (_read(file) for file in FILES)
     if not (train >= 1 and trusted >= 1 and train + trusted <= len(images)):
         raise ValueError(
             f"MNIST has {len(images)} training images; train = {train} and trusted = {trusted} must be at least 1 "
             "and fit into them."
         )
+    if not 1 <= test <= len(test_images):
+        raise ValueError(f"MNIST has {len(test_images)} test images; test = {test} must be from 1 to that.")
     end = train + trusted
     return cleaning_task(
         (_pixels(images[:train]), labels[:train].astype(np.int32)),
@@ -38,19 +53,10 @@ def _pixels(images: np.ndarray) -> np.ndarray:
     return ((images.reshape(len(images), -1) / 255 - MEAN) / DEVIATION).astype(np.float32)
 
 
-def _read(name: str) -> np.ndarray:
+def _read(file: RemoteFile) -> np.ndarray:
     """Return the array of an IDX file: two zero bytes, a type, the number of axes, their lengths, the data."""
-    folder = os.environ.get("BILAX_DATA_DIR")
-    if not folder:
-        raise FileNotFoundError(f"set BILAX_DATA_DIR to a folder that holds mnist/{name}.")
-    path = Path(folder) / "mnist" / name
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing; put MNIST's {name} there.")
-    with gzip.open(path) as file:
-        content = file.read()
+    with gzip.open(fetch(file, "mnist", MIRRORS)) as stream:
+        content = stream.read()
     axes = content[3]
     shape = np.frombuffer(content, ">i4", axes, offset=4)
-    values = np.frombuffer(content, np.uint8, offset=4 + 4 * axes)
-    if content[:3] != b"\x00\x00\x08" or values.size != shape.prod():
-        raise ValueError(f"{path} is not a whole IDX file of bytes; replace it.")
-    return values.reshape(shape)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)

@@ -48,8 +48,15 @@ def project(m: Matrices, mu: Scalar, C: Scalar) -> Matrices:
 
     # The Frobenius norm bounds the largest singular value: mostly there is nothing to do.
     xy = jax.lax.cond(jnp.linalg.norm(m.xy) <= C, lambda xy: xy, clip, m.xy)
-    values, vectors = jnp.linalg.eigh((m.yy + m.yy.T) / 2)
-    return Matrices(xy, (vectors * jnp.maximum(values, mu)) @ vectors.T)
+
+    def raise_eigenvalues(yy):
+        values, vectors = jnp.linalg.eigh(yy)
+        return (vectors * jnp.maximum(values, mu)) @ vectors.T
+
+    # So does a Cholesky factor for the smallest eigenvalue, at a fraction of the time of an eigendecomposition.
+    yy = (m.yy + m.yy.T) / 2
+    above = jnp.all(jnp.isfinite(jnp.linalg.cholesky(yy - mu * jnp.eye(yy.shape[0], dtype=yy.dtype))))
+    return Matrices(xy, jax.lax.cond(above, lambda yy: yy, raise_eigenvalues, yy))
 
 
 def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B_F: PyTree, B_G: PyTree) -> Estimate:

@@ -1,12 +1,14 @@
 """Hyper-cleaning: learn a weight for every training sample so that the model fits a small trusted set."""
 
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bilax.problem import Problem
+from bilax.problem import Loss, Metrics, Problem
+from bilax.problems.classification import cross_entropy, losses_and_accuracy
 from bilax.types import PyTree
 
 
@@ -45,65 +47,56 @@ def corrupt_labels(labels: np.ndarray, rate: float, classes: int, seed: int) -> 
     return noisy
 
 
-def cross_entropy(y: jax.Array, features: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the loss of every sample; y is (classes, features), which makes the backward pass cheap."""
-    logits = features @ y.T
-    # A masked sum, not a gather: its derivatives are elementwise.
-    mine = jnp.sum(jnp.where(labels[:, None] == jnp.arange(logits.shape[1]), logits, 0), axis=1)
-    return jax.nn.logsumexp(logits, axis=1) - mine
-
-
-def hyper_cleaning(data: HyperCleaning, C: float = 0.001) -> Problem:
+def hyper_cleaning(data: HyperCleaning, C: float = 0.001, y0: PyTree = None) -> Problem:
     r"""Return the problem of the paper's Appendix B.
 
     .. math::
         \min_\lambda \frac{1}{|V|} \sum_{i \in V} \mathrm{CE}(w^* a_i, l_i), \qquad
         w^* = \arg\min_w \frac{1}{|T|} \sum_{i \in T} \sigma(\lambda_i) \mathrm{CE}(w a_i, l_i) + C \|w\|^2
 
-    x is lambda, one number per training sample; y is w, of shape (classes, features). The sample's number travels
-    with its batch, so that each weight meets its own sample.
+    x is lambda, one number per training sample, 0 at the start; y is w, of shape (classes, features), which makes the
+    backward pass cheap, and starts at ``y0`` (by default 0). The sample's number travels with its batch, so that each
+    weight meets its own sample.
     """
-
-    def inner_loss(x: jax.Array, y: jax.Array, batch: PyTree) -> jax.Array:
-        weights = jax.nn.sigmoid(x[batch["index"]])
-        return jnp.mean(weights * cross_entropy(y, batch["features"], batch["labels"])) + C * jnp.sum(y**2)
-
-    def outer_loss(x: jax.Array, y: jax.Array, batch: PyTree) -> jax.Array:
-        return jnp.mean(cross_entropy(y, batch["features"], batch["labels"]))
-
     n, features = data.features.shape
-    trusted = {"features": data.trusted_features, "labels": data.trusted_labels}
-    training = {"features": data.features, "labels": data.labels, "index": np.arange(n)}
-    dtype = jnp.asarray(data.features).dtype
+    dtype = jnp.asarray(data.features[:0]).dtype
+    outer_loss, inner_loss = _losses(float(C))
     return Problem(
         outer_loss,
         inner_loss,
-        outer_data=trusted,
-        inner_data=training,
+        outer_data={"features": data.trusted_features, "labels": data.trusted_labels},
+        inner_data={"features": data.features, "labels": data.labels, "index": np.arange(n)},
         x0=jnp.zeros(n, dtype),
-        y0=jnp.zeros((data.classes, features), dtype),
+        y0=jnp.zeros((data.classes, features), dtype) if y0 is None else y0,
         metrics=_metrics(data),
     )
 
 
-def _metrics(data: HyperCleaning):
+@lru_cache  # the same functions for the same C: problems that differ in their data share a compiled program
+def _losses(C: float) -> tuple[Loss, Loss]:
+    def inner_loss(x: jax.Array, y: jax.Array, batch: PyTree) -> jax.Array:
+        weights = jax.nn.sigmoid(x[batch["index"]])
+        loss = cross_entropy(batch["features"] @ y.T, batch["labels"])
+        return jnp.mean(weights * loss) + C * jnp.sum(y**2)
+
+    def outer_loss(x: jax.Array, y: jax.Array, batch: PyTree) -> jax.Array:
+        return jnp.mean(cross_entropy(batch["features"] @ y.T, batch["labels"]))
+
+    return outer_loss, inner_loss
+
+
+def _metrics(data: HyperCleaning) -> Metrics:
     corrupted = data.corrupted
-    device = {
+    parts = {
         "train": (jnp.asarray(data.features), jnp.asarray(data.true_labels)),
         "val": (jnp.asarray(data.trusted_features), jnp.asarray(data.trusted_labels)),
         "test": (jnp.asarray(data.test_features), jnp.asarray(data.test_labels)),
     }
 
-    @jax.jit
-    def losses(y, device):
-        loss = {f"{name}_loss": cross_entropy(y, *part).mean() for name, part in device.items()}
-        features, labels = device["test"]
-        return loss | {"test_accuracy": jnp.mean(jnp.argmax(features @ y.T, axis=1) == labels)}
-
-    def metrics(x, y):
+    def metrics(x: jax.Array, y: jax.Array) -> dict[str, Any]:
         weights = np.asarray(jax.nn.sigmoid(x))
         return {
-            **losses(y, device),
+            **losses_and_accuracy(y.T, parts),
             "auroc": auroc(-weights, corrupted),
             "weight_clean": weights[~corrupted].mean(),
             "weight_corrupted": weights[corrupted].mean() if corrupted.any() else np.nan,

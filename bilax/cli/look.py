@@ -1,0 +1,93 @@
+"""The commands that show: demo, list, doctor."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from bilax.cli.shell import app, check_writable, console, short
+from bilax.names import unknown
+
+
+@app.command(epilog="Example: [bold]bilax demo --out digits.png[/bold]")
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to write the picture (PNG).")] = Path("bilax-demo.png"),
+    seed: Annotated[int, typer.Option(min=0, help="Decides the split, the wrong labels and the batches.")] = 0,
+) -> None:
+    """Find the wrong labels among handwritten digits with MRBO and VRBO: a table and a picture."""
+    check_writable(out)
+    from bilax.experiments import demo as experiment
+
+    outcome = experiment.run(seed, announce=lambda text: console.print(text, highlight=False))
+    experiment.picture(outcome, out)
+    table = Table(box=box.SIMPLE, padding=(0, 0, 0, 1))
+    table.add_column("trained on or by", no_wrap=True)
+    for title in ("loss", "accuracy", "AUROC", "seconds", "F", "G", "JV", "HV"):
+        table.add_column(title, justify="right")
+    for row in outcome.rows:
+        calls = [""] * 4 if row.counts is None else [short(getattr(row.counts, c)) for c in ("F", "G", "JV", "HV")]
+        auroc = "" if row.auroc != row.auroc else f"{row.auroc:.3f}"
+        numbers = (f"{row.train_loss:.3f}", f"{row.test_accuracy:.3f}", auroc, f"{row.seconds:.1f}")
+        table.add_row(row.method, *numbers, *calls)
+    console.print(table)
+    console.print(
+        "loss: on the true labels of the training digits; accuracy: on the test digits\n"
+        "AUROC: how well the learned weights tell wrong from right labels (1 is perfect)\n"
+        "seconds: without compilation; F, G, JV, HV: oracle calls, in samples",
+        highlight=False,
+    )
+    console.print(f"picture: {out}", highlight=False)
+
+
+@app.command(
+    "list", epilog="Examples: [bold]bilax list[/bold], [bold]bilax list mrbo[/bold], [bold]bilax list --json[/bold]"
+)
+def list_algorithms(
+    name: Annotated[str | None, typer.Argument(help="Only this method, with its hyper-parameters.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+) -> None:
+    """List the methods: loops, variance reduction, oracle calls per iteration, proven complexity, reference."""
+    from bilax.cli.catalogue import catalogue
+
+    entries = catalogue()
+    if name is not None:
+        names = [entry["name"] for entry in entries]
+        if name.lower() not in names:
+            raise unknown("method", name, names)
+        entries = [entry for entry in entries if entry["name"] == name.lower()]
+    if as_json:
+        print(json.dumps(entries, indent=2))
+        return
+    for entry in entries:
+        calls = ", ".join(f"{column} {formula}" for column, formula in entry["calls"].items())
+        console.print(f"[bold]{entry['name']}[/bold]  {entry['summary']}", highlight=False)
+        facts = Table(box=None, show_header=False, padding=(0, 1, 0, 2))
+        facts.add_row("loops", entry["loops"])
+        facts.add_row("variance-reduced", entry["variance-reduced"])
+        facts.add_row("calls per iteration", calls)
+        facts.add_row("proven", entry["complexity"])
+        facts.add_row("reference", entry["reference"])
+        if name is not None:
+            for parameter in entry["parameters"]:
+                meaning = f"{parameter['meaning']} ({parameter['allowed']})"
+                facts.add_row(f"[bold]{parameter['name']}[/bold] = {parameter['default']}", meaning)
+        console.print(facts)
+    if name is None:
+        console.print("\nHyper-parameters of one method: [bold]bilax list NAME[/bold]", highlight=False)
+
+
+@app.command(epilog="Example: [bold]bilax doctor[/bold]")
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False) -> None:
+    """Tell what is installed, which devices JAX sees, which data are there, and what to do about what is missing."""
+    from bilax.cli import doctor as diagnosis
+
+    found = diagnosis.report()
+    if as_json:
+        print(json.dumps(found.as_json(), indent=2))
+    else:
+        diagnosis.show(console, found)
+    if not found.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,68 @@
+"""The program itself: its options, its console, how it reports a mistake."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.markup import escape
+except ImportError:
+    sys.exit("The command line needs typer and rich: pip install 'bilax[cli]'")
+
+app = typer.Typer(
+    name="bilax",
+    help="Bilevel optimization in JAX: learn weights, penalties and other hyper-parameters by the thousand.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+
+def main() -> None:
+    """Run the program; a user's mistake gets a message, not a traceback."""
+    try:
+        app()
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from bilax import __version__
+
+        console.print(f"bilax {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = (
+        False
+    ),
+) -> None:
+    pass
+
+
+def check_writable(out: Path) -> None:
+    """Refuse before the work is done, not after."""
+    if out.is_dir() or not out.parent.is_dir():
+        raise ValueError(f"cannot write {out}: give a file name in a folder that exists.")
+
+
+def check_folder(out: Path) -> None:
+    """Refuse a folder that cannot be made, before the work is done."""
+    there = next(path for path in (out, *out.absolute().parents) if path.exists() or path.is_symlink())
+    if not there.is_dir():
+        raise ValueError(f"cannot write into {out}: {there} is not a folder.")
+
+
+def short(number: int) -> str:
+    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{suffix}"
+    return str(number)

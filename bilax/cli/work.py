@@ -1,0 +1,279 @@
+"""The commands that compute: run, reproduce, tune, report."""
+
+import math
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+
+from bilax.cli.shell import app, check_folder, check_writable, console
+from bilax.names import unknown
+
+RESULTS = Path("bilax-results")
+INTERRUPTED = 130  # the exit status of a program that was stopped by Ctrl-C
+
+Problem = Annotated[str, typer.Option(help="digits, mnist, newsgroups or digits-penalties.")]
+Noise = Annotated[float | None, typer.Option(help="Share of wrong labels, for digits and mnist.  [default: 0.3]")]
+Out = Annotated[Path, typer.Option(help="Folder for the results.")]
+Again = Annotated[bool, typer.Option("--again", help="Run also what is finished already.")]
+
+
+@app.command(
+    epilog='Examples: [bold]bilax run "mrbo\\[gamma=300,lam=1,S=100]"[/bold], '
+    "[bold]bilax run vrbo --problem mnist --noise 0.1 --budget 10[/bold], [bold]bilax run my-setting.toml[/bold]"
+)
+def run(
+    setting: Annotated[str, typer.Argument(help="A method, like mrbo or mrbo\\[gamma=300,S=100], or a TOML file.")],
+    problem: Problem = "digits",
+    noise: Noise = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Iterations.  [default: 1000, or as many as fit]")] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds in the algorithm, at most.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the wrong labels, the start and the batches.")] = 0,
+    sampler: Annotated[str, typer.Option(help="iid, epoch or full.")] = "iid",
+    out: Out = RESULTS,
+    again: Again = False,
+) -> None:
+    """Run one method on one problem; show and keep what is measured."""
+    check_folder(out)
+    from bilax import settings
+    from bilax.experiments import execute
+    from bilax.results import manifests, read_rows
+    from bilax.sampler import resolve
+
+    resolve(sampler)
+    settings.parse(setting)  # a mistake shows before the data are loaded
+    if budget is not None and not (math.isfinite(budget) and budget > 0):
+        raise ValueError(f"--budget must be a number of seconds > 0; got {budget}.")
+    if steps is None:
+        steps = 1000 if budget is None else execute.FOREVER
+    job = execute.Job(_task(problem, noise), settings.write(settings.parse(setting)), seed, sampler, steps, budget)
+    shown: list[str] = []
+
+    def show(row: dict[str, Any]) -> None:
+        if not shown:
+            shown.extend(name for name in _COLUMNS if name in row)
+            console.print(" ".join(f"{_COLUMNS[name]:>9}" for name in shown), style="bold", highlight=False)
+        console.print(" ".join(f"{row[name]:>9.4g}" for name in shown), highlight=False)
+
+    console.print(f"{job.task.title}: {job.setting}", highlight=False, soft_wrap=True)
+    folder = execute.run(job, out, again=again, on_row=show)
+    facts = manifests(folder)[folder]
+    if not shown:
+        console.print("finished already (--again runs it anew); its last measurement:", highlight=False)
+        show(read_rows(folder)[-1])
+    for warning in facts.get("warnings", ()):
+        console.print(f"[yellow]warning:[/yellow] {_escaped(warning)}", highlight=False, soft_wrap=True)
+    console.print(f"{facts['status']}: {_escaped(facts['message'])}", highlight=False, soft_wrap=True)
+    console.print(f"kept in {folder}; a page of it: [bold]bilax report {shlex.quote(str(out))}[/bold]", highlight=False)
+    if facts["status"] in ("failed", "diverged", "interrupted"):
+        raise typer.Exit(INTERRUPTED if facts["status"] == "interrupted" else 1)
+
+
+_COLUMNS = {
+    "k": "k",
+    "seconds": "seconds",
+    "samples": "samples",
+    "train_loss": "train",
+    "val_loss": "val",
+    "test_loss": "test",
+    "test_accuracy": "accuracy",
+    "auroc": "AUROC",
+}
+
+
+@app.command(
+    epilog="Examples: [bold]bilax reproduce fig1a[/bold], [bold]bilax reproduce all --quick[/bold], "
+    "[bold]bilax reproduce fig1a --data digits[/bold] (offline, small)"
+)
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help="fig1a ... fig7b, table1, all; tuning repeats the searches.")],
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per setting.  [default: 5; table1: 8]")] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds per run.  [default: 6; newsgroups: 10]")] = None,
+    variant: Annotated[str, typer.Option(help="paper, tuned or both.")] = "both",
+    data: Annotated[str, typer.Option(help="paper, or digits: the same methods on bundled data.")] = "paper",
+    quick: Annotated[bool, typer.Option("--quick", help="One seed, one second per run.")] = False,
+    out: Out = RESULTS,
+    again: Again = False,
+) -> None:
+    """Run an experiment of the paper, or all, and write a page with curves, tables and verdicts."""
+    from bilax.experiments import execute, pages, specs
+
+    names = [*specs.EXPERIMENTS, "table1"] if experiment == "all" else [experiment]
+    for name in names:
+        if name not in (*specs.EXPERIMENTS, "table1", "tuning"):
+            raise unknown("experiment", name, [*specs.EXPERIMENTS, "table1", "tuning", "all"])
+    if variant not in (*specs.VARIANTS, "both"):
+        raise unknown("variant", variant, (*specs.VARIANTS, "both"))
+    if data not in ("paper", "digits"):
+        raise unknown("choice of --data", data, ("paper", "digits"))
+    if budget is not None and not (math.isfinite(budget) and budget > 0):
+        raise ValueError(f"--budget must be a number of seconds > 0; got {budget}.")
+    check_folder(out)
+    if names == ["tuning"]:
+        return _tuning(out, quick)
+    chosen = [specs.EXPERIMENTS[name] for name in names if name in specs.EXPERIMENTS]
+    jobs = [
+        job
+        for one in chosen
+        for which in (specs.VARIANTS if variant == "both" else (variant,))
+        for job in execute.jobs(
+            one,
+            which,
+            range(seeds or (1 if quick else specs.SEEDS)),
+            budget or (1.0 if quick else one.family.budget),
+            pages.stand_in(one) if data == "digits" else None,
+        )
+    ]
+    finished = execute.run_all(jobs, out, again=again, announce=lambda text: console.print(text, highlight=False))
+    if finished and "table1" in names:
+        _table1(out, seeds or 8, quick)
+    if chosen:
+        _write_report(out)
+    if not finished:
+        console.print("interrupted; the same command goes on with what is left.", highlight=False)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _tuning(out: Path, quick: bool) -> None:
+    from bilax.experiments import tuned
+
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "tuned.toml"
+    announce = lambda text: console.print(text, highlight=False)  # noqa: E731
+    tuned.run(path, seconds=0.1 if quick else tuned.SECONDS, announce=announce)
+    console.print(f"written: {path}", highlight=False)
+
+
+def _table1(out: Path, seeds: int, quick: bool) -> None:
+    import jax
+
+    from bilax.experiments import table1
+
+    out.mkdir(parents=True, exist_ok=True)
+    with jax.enable_x64(True):
+        rows = table1.run(seeds=max(2, seeds), scale=0.01 if quick else 1.0, announce=console.print)
+    table = Table(box=box.SIMPLE, padding=(0, 1))
+    for title in ("method", "most calls", "slope", "95 % interval", "proven", "verdict"):
+        table.add_column(title)
+    for row in rows:
+        kind = row.main_kind()
+        low, high = row.interval[kind]
+        proven = "" if row.proven is None else f"{row.proven:g}"
+        table.add_row(row.method, kind, f"{row.slope[kind]:.2f}", f"{low:.2f} to {high:.2f}", proven, row.verdict())
+    console.print(table)
+    console.print(
+        f"slope: of log calls against log 1/eps, for mean |grad Phi|^2 <= eps, eps from {max(table1.TARGETS):g} to "
+        f"{min(table1.TARGETS):g}",
+        highlight=False,
+    )
+    (out / "table1.md").write_text(table1.markdown(rows) + "\n")
+    console.print(f"written: {out / 'table1.md'}", highlight=False)
+
+
+@app.command(epilog="Example: [bold]bilax tune mrbo --grid gamma=10,100,1000 --grid lam=0.1,0.3,1 --steps 500[/bold]")
+def tune(
+    setting: Annotated[str, typer.Argument(help="A method, like mrbo or mrbo\\[Q=5,S=100], or a TOML file.")],
+    grid: Annotated[list[str], typer.Option(help="name=value,value,...; may be given several times.")],
+    problem: Problem = "digits",
+    noise: Noise = None,
+    steps: Annotated[int, typer.Option(min=1, help="Iterations of the settings that come to the end.")] = 1000,
+    rungs: Annotated[int, typer.Option(min=1, help="Rounds; each keeps the best quarter.")] = 2,
+    metric: Annotated[str, typer.Option(help="What to search by; accuracy and AUROC are maximised.")] = "val_loss",
+    seed: Annotated[int, typer.Option(min=0, help="Decides the wrong labels, the start and the batches.")] = 0,
+    sampler: Annotated[str, typer.Option(help="iid, epoch or full.")] = "iid",
+    out: Annotated[Path | None, typer.Option(help="Write the winner to this TOML file.")] = None,
+) -> None:
+    """Search a grid of hyper-parameters as one compiled program, the promising ones further than the others."""
+    if out is not None:
+        check_writable(out)
+    from bilax.experiments import tuning
+
+    candidates = tuning.grid(setting, _axes(grid))
+    task = _task(problem, noise)
+    made = task.make(seed).problem
+    assert made.metrics is not None
+    measured = made.metrics(made.x0, made.y0)
+    if metric not in measured:
+        raise unknown(f"metric of {problem}", metric, measured)
+    sign = -1 if metric in ("test_accuracy", "auroc") else 1
+    console.print(f"{task.title}: {len(candidates)} settings", highlight=False)
+    trials = tuning.search(
+        made,
+        candidates,
+        lambda x, y: sign * float(made.metrics(x, y)[metric]),
+        steps=steps,
+        rungs=rungs,
+        seed=seed,
+        sampler=sampler,
+        announce=lambda text: console.print(text, highlight=False),
+    )
+    table = Table(box=box.SIMPLE, padding=(0, 1))
+    for title in ("setting", "steps", metric):
+        table.add_column(title, overflow="fold")
+    for trial in trials[:10]:
+        score = "diverged" if math.isinf(trial.score) else f"{sign * trial.score:.4g}"
+        table.add_row(_escaped(trial.setting), str(trial.steps), score)
+    console.print(table)
+    if math.isinf(trials[0].score):
+        raise ValueError("every setting diverged; search smaller step sizes.")
+    console.print(f"best: {_escaped(trials[0].setting)}", highlight=False, soft_wrap=True)
+    if out is not None:
+        out.write_text(tuning.toml(trials[0].setting))
+        console.print(f"written: {out}; use it: [bold]bilax run {shlex.quote(str(out))}[/bold]", highlight=False)
+
+
+@app.command(epilog="Example: [bold]bilax report bilax-results[/bold]")
+def report(
+    folder: Annotated[Path, typer.Argument(help="What bilax run or bilax reproduce wrote.")] = RESULTS,
+    out: Annotated[Path | None, typer.Option(help="Folder for the page and the pictures.  [default: FOLDER]")] = None,
+) -> None:
+    """Write one HTML page (it works offline) with curves, tables, verdicts and images; PNG and PDF of every figure."""
+    if out is not None:
+        check_folder(out)
+    _write_report(folder, out)
+
+
+def _write_report(folder: Path, out: Path | None = None) -> None:
+    from bilax.experiments import pages
+    from bilax.report import write
+
+    page = pages.page(folder)
+    path = write(page, out or folder)
+    rows = pages.summary(page)
+    if rows:
+        variants = list(dict.fromkeys(variant for _, verdicts in rows for variant in verdicts))
+        table = Table(box=box.SIMPLE, padding=(0, 1))
+        for title in ("claim of the paper", *variants):
+            table.add_column(title, overflow="fold")
+        for claim, verdicts in rows:
+            table.add_row(claim, *(verdicts.get(variant, "") for variant in variants))
+        console.print(table)
+    console.print(f"page: {path}", highlight=False, soft_wrap=True)
+
+
+def _task(problem: str, noise: float | None) -> Any:
+    from bilax.experiments.tasks import Task
+
+    return Task(problem, 0.3 if noise is None and problem in ("digits", "mnist") else noise)
+
+
+def _axes(grid: list[str]) -> dict[str, list[float]]:
+    axes: dict[str, list[float]] = {}
+    for text in grid:
+        name, sign, values = text.partition("=")
+        try:
+            axes[name.strip()] = [float(value) for value in values.split(",")]
+        except ValueError:
+            sign = ""
+        if not sign:
+            raise ValueError(f"--grid {text}: write it like gamma=1,10,100.")
+    return axes
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

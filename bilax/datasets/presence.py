@@ -1,0 +1,53 @@
+"""Which data are there. Nothing is downloaded or loaded to find out."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Literal, NamedTuple
+
+from bilax.datasets.mnist import FILES, MIRRORS
+from bilax.datasets.newsgroups import COUNTS, TEXTS
+from bilax.datasets.store import INSTALL, folder, own_folder
+
+
+class Status(NamedTuple):
+    name: str
+    state: Literal["present", "missing"]
+    where: str
+    remedy: str  # what to do if it is missing
+
+
+def status() -> list[Status]:
+    """Say of every data set whether it is there, where it is or would be, and how to get it.
+
+    >>> [entry.name for entry in status()]
+    ['digits', 'mnist', 'newsgroups']
+    """
+    sklearn = find_spec("sklearn") is not None
+    digits = Status("digits", "present", "in scikit-learn", "")
+    mnist = _files("mnist", "mnist", {file.name: file.size for file in FILES}, f"download them from {MIRRORS[0]}")
+    newsgroups = _files(
+        "newsgroups",
+        "sklearn",
+        {TEXTS: None, COUNTS: None},
+        "run sklearn.datasets.fetch_20newsgroups_vectorized(data_home=...) where there is a network",
+    )
+    if not sklearn:
+        digits, newsgroups = (entry._replace(state="missing", remedy=INSTALL) for entry in (digits, newsgroups))
+    return [digits, mnist, newsgroups]
+
+
+def _files(name: str, part: str, sizes: Mapping[str, int | None], source: str) -> Status:
+    try:
+        place = folder(part)
+    except ImportError:
+        return Status(name, "missing", "in the user's cache, which needs pooch", INSTALL)
+    wanted = [file for file, size in sizes.items() if not _there(place / file, size)]
+    if not wanted:
+        return Status(name, "present", str(place), "")
+    if own_folder() is None:
+        return Status(name, "missing", str(place), f'python -c "import bilax; bilax.datasets.{name}()"')
+    return Status(name, "missing", str(place), f"put {', '.join(wanted)} into {place}: {source}")
+
+
+def _there(path, size: int | None) -> bool:
+    return path.is_file() and (size is None or path.stat().st_size == size)

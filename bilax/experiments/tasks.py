@@ -1,0 +1,74 @@
+"""The problems that a run can be asked for by name."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from bilax import datasets
+from bilax.names import unknown
+from bilax.problem import Problem
+from bilax.problems import HyperCleaning, hyper_cleaning, logistic
+
+START_VARIANCE = 2 / 10  # of the paper's initial weights; it makes the initial loss on MNIST about 20
+
+TITLES = {
+    "digits": "digits",
+    "mnist": "MNIST",
+    "newsgroups": "20 Newsgroups",
+    "digits-penalties": "digits, a penalty per pixel",
+}
+
+
+class Made(NamedTuple):
+    problem: Problem
+    cleaning: HyperCleaning | None  # what there is to know about the labels, where labels are cleaned
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem by name: hyper-cleaning of digits or MNIST, or a penalty per feature of documents."""
+
+    data: str
+    noise: float | None = None
+
+    def __post_init__(self):
+        if self.data not in TITLES:
+            raise unknown("problem", self.data, TITLES)
+        if self.cleans and (self.noise is None or not 0 <= self.noise < 1):
+            raise ValueError(
+                f"{self.data} needs a noise rate from 0 to 1, the share of wrong labels; got {self.noise}."
+            )
+        if not self.cleans and self.noise is not None:
+            raise ValueError(f"{self.data} has no wrong labels to find; leave the noise rate out.")
+
+    @property
+    def cleans(self) -> bool:
+        return self.data in ("digits", "mnist")
+
+    @property
+    def name(self) -> str:
+        return self.data if self.noise is None else f"{self.data}-p{self.noise:g}"
+
+    @property
+    def title(self) -> str:
+        wrong = "" if self.noise is None else f", {100 * self.noise:g} % wrong labels"
+        return TITLES[self.data] + wrong
+
+    def make(self, seed: int) -> Made:
+        """Load the data and decide by the seed what chance decides: the wrong labels, the split, the start."""
+        return _make(self, seed)
+
+
+@lru_cache(maxsize=1)  # methods are compared on the same problem, one after the other
+def _make(task: Task, seed: int) -> Made:
+    if not task.cleans:
+        documents = datasets.newsgroups(seed=seed) if task.data == "newsgroups" else datasets.digit_documents(seed=seed)
+        return Made(logistic(documents), None)
+    load: Any = datasets.mnist if task.data == "mnist" else datasets.digits
+    data = load(task.noise, seed=seed)
+    shape = (data.classes, data.features.shape[1])
+    y0 = np.random.default_rng([seed, 1]).normal(scale=START_VARIANCE**0.5, size=shape)
+    return Made(hyper_cleaning(data, C=0.001, y0=jnp.asarray(y0, jnp.float32)), data)

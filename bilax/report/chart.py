@@ -1,0 +1,103 @@
+"""What a figure shows, worked out once for the page and for the pictures."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bilax.report import curves
+from bilax.report.page import Figure
+from bilax.report.words import look, words
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure with its runs taken apart."""
+
+    figure: Figure
+
+    @cached_property
+    def runs(self) -> list[list[curves.Run]]:
+        """The runs of every method."""
+        return [curves.runs(self.figure.table, method.name) for method in self.figure.methods]
+
+    @cached_property
+    def columns(self) -> tuple[list[str], list[str]]:
+        """The axes and the metrics that can be chosen."""
+        return curves.columns([run for some in self.runs for run in some])
+
+    @property
+    def empty(self) -> bool:
+        return not all(self.columns)
+
+    @property
+    def x(self) -> str:
+        """The axis shown first: the one asked for, or the next best."""
+        return self.figure.x if self.figure.x in self.columns[0] else self.columns[0][0]
+
+    @property
+    def y(self) -> str:
+        return self.figure.y if self.figure.y in self.columns[1] else self.columns[1][0]
+
+    def curves(self, x: str, y: str) -> list[curves.Curve | None]:
+        """The curve of every method, None for one that measured nothing."""
+        return [curves.along(some, x, y) for some in self.runs]
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The names of the curves, with a warning where the curve alone would mislead."""
+        labels = []
+        for method, some in zip(self.figure.methods, self.runs, strict=True):
+            lost = sum(run["status"][-1] == "diverged" for run in some if "status" in run)
+            # After a seed has diverged the median is one of those that are left, which looks better than it is.
+            warning = f" ({lost} of {len(some)} seeds diverged)" if lost else "" if some else " (no runs)"
+            labels.append(method.name + warning)
+        return labels
+
+    def spread(self) -> str:
+        """Say what lines and bands are."""
+        counts = sorted({len(some) for some in self.runs if some})
+        if not counts:
+            return ""
+        if counts == [1]:
+            return "Lines: one seed per method, hence no bands."
+        range_ = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
+        few, many = not curves.quartiles(counts[0]), curves.quartiles(counts[-1])
+        band = "from the lowest to the highest seed" if few else "from the first to the third quartile"
+        if few and many:
+            band = f"quartiles, or lowest to highest for methods with fewer than {curves.QUARTILES_FROM} seeds"
+        return f"Lines: median over {range_} seeds. Bands: {band}, where two seeds or more are left."
+
+    def payload(self) -> dict[str, Any]:
+        """Return all that page.js needs, every list of numbers once.
+
+        Most lists are needed again and again: all counters are functions of the iteration, so that the curves along
+        them differ in their x only. A curve is therefore five numbers of lists: x, middle, low, high, seeds.
+        """
+        axes, metrics = self.columns
+        pool: dict[tuple, int] = {}
+        drawn: dict[str, dict[str, list]] = {x: {} for x in axes}
+        for x in axes:
+            for y in metrics:
+                drawn[x][y] = [
+                    curve and [pool.setdefault(_short(part), len(pool)) for part in curve]
+                    for curve in self.curves(x, y)
+                ]
+        return {
+            "words": {name: words(name) for name in (*axes, *metrics)},
+            "methods": self.labels,
+            "looks": [look(number)._asdict() for number in range(len(self.figure.methods))],
+            "views": {y: curves.view(self.curves(axes[0], y)) for y in metrics},
+            "curves": drawn,
+            "pool": list(pool),
+        }
+
+
+def _short(values: np.ndarray) -> tuple[float | None, ...]:
+    """Return numbers as they are written into the page: five digits are finer than any screen."""
+    return tuple(_number(float(f"{value:.5g}")) if np.isfinite(value) else None for value in values.tolist())
+
+
+def _number(value: float) -> float:
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value

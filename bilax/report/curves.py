@@ -1,0 +1,124 @@
+"""From the measurements of several seeds to one curve with a band."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bilax.report.needs import needs
+from bilax.report.words import AXES, LABELS
+
+if TYPE_CHECKING:
+    import pandas
+
+POINTS = 80  # of a curve, at most
+QUARTILES_FROM = 5  # seeds; with fewer of them the band goes from the lowest to the highest
+
+Run = dict[str, np.ndarray]  # the columns of one seed, in the order of the measurements
+
+
+class Curve(NamedTuple):
+    x: np.ndarray
+    middle: np.ndarray  # the median over seeds
+    low: np.ndarray  # of the band, NaN where fewer than two seeds are left
+    high: np.ndarray
+    seeds: np.ndarray  # how many are behind each point
+
+
+def runs(table: "pandas.DataFrame", method: str) -> list[Run]:
+    """Return the runs of a method, one for each seed; columns that are not numbers become NaN."""
+    if "method" not in table or "seed" not in table:
+        return []
+    to_numeric = needs("pandas").to_numeric
+    rows = table[table["method"] == method]
+    return [
+        {
+            str(name): column.to_numpy() if name in LABELS else np.asarray(to_numeric(column, errors="coerce"), float)
+            for name, column in run.items()
+        }
+        for _, run in rows.groupby("seed", sort=False, dropna=False)
+    ]
+
+
+def columns(everything: Sequence[Run]) -> tuple[list[str], list[str]]:
+    """Return the axes along which something moves, and the metrics of which something was measured."""
+    axes, metrics = [], []
+    for name in dict.fromkeys(name for run in everything for name in run if name not in LABELS):
+        values = np.concatenate([run[name] for run in everything if name in run])
+        values = values[np.isfinite(values)]
+        if name in AXES and len(np.unique(values)) > 1:
+            axes.append(name)
+        if name not in AXES and len(values):
+            metrics.append(name)
+    return sorted(axes, key=list(AXES).index), metrics
+
+
+def along(some: Sequence[Run], x: str, y: str) -> Curve | None:
+    """Return the curve of one metric along one axis over the runs of a method."""
+    return aggregate([(run[x], run[y]) for run in some if x in run and y in run])
+
+
+def aggregate(some: Sequence[tuple[np.ndarray, np.ndarray]], points: int = POINTS) -> Curve | None:
+    """Return median and band over runs, each given by its x and y; None if there is nothing finite.
+
+    The grid is made of the x of all runs, so that it is fine where the measurements are. Between its measurements a
+    run is interpolated; before the first and after the last one it does not count.
+
+    >>> a, b = ([0, 2, 4], [8, 4, 2]), ([0, 4], [6, 4])
+    >>> curve = aggregate([a, b])
+    >>> curve.x.tolist(), curve.middle.tolist(), curve.low.tolist(), curve.high.tolist()
+    ([0.0, 2.0, 4.0], [7.0, 4.5, 3.0], [6.0, 4.0, 2.0], [8.0, 5.0, 4.0])
+    """
+    cleaned = [run for run in (_clean(*run) for run in some) if len(run[0])]
+    if not cleaned:
+        return None
+    grid = np.unique(np.concatenate([x for x, _ in cleaned]))
+    if len(grid) > points:
+        grid = grid[np.linspace(0, len(grid) - 1, points).round().astype(int)]
+    values = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in cleaned])
+    seeds = np.isfinite(values).sum(axis=0)
+    values.sort(axis=0)  # NaN last
+    shares = (0.25, 0.5, 0.75) if quartiles(len(some)) else (0, 0.5, 1)
+    low, middle, high = (_quantile(values, seeds, share) for share in shares)
+    low, high = (np.where(seeds > 1, edge, np.nan) for edge in (low, high))
+    return Curve(grid, middle, low, high, seeds)
+
+
+def _quantile(values: np.ndarray, counts: np.ndarray, share: float) -> np.ndarray:
+    """Return `np.nanquantile` of sorted columns, of which the first ``counts`` values are numbers."""
+    at = share * (counts - 1)
+    below, above = (np.take_along_axis(values, edge(at).astype(int)[None], 0)[0] for edge in (np.floor, np.ceil))
+    return below + (at % 1) * (above - below)
+
+
+def quartiles(seeds: int) -> bool:
+    return seeds >= QUARTILES_FROM
+
+
+def _clean(x, y) -> tuple[np.ndarray, np.ndarray]:
+    """Return the finite measurements by rising x; of several at one x the last, which is the latest."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, first = np.unique(x[finite][::-1], return_index=True)
+    return x, y[finite][::-1][first]
+
+
+def last(some: Sequence[Run], column: str) -> float:
+    """Return the median over runs of the last value that each of them measured, NaN if there is none."""
+    measured = [run[column][~np.isnan(run[column])] for run in some if column in run]
+    ends = [values[-1] for values in measured if len(values)]
+    return float(np.median(ends)) if ends else float("nan")
+
+
+def view(curves: Sequence[Curve | None]) -> tuple[float, float] | None:
+    """Return the part of a linear axis to show when a few curves leave for infinity, None if none does.
+
+    A diverged run would otherwise press all others into a flat line.
+    """
+    drawn = [np.concatenate([curve.middle, curve.low, curve.high]) for curve in curves if curve]
+    tops = [np.nanmax(values) for values in drawn]
+    usual = float(np.median(tops)) if tops else 0.0
+    if usual <= 0 or max(tops) < 100 * usual:
+        return None
+    bottom, top = min(float(np.nanmin(values)) for values in drawn), 1.25 * usual
+    return bottom - 0.05 * (top - bottom), top

@@ -1,0 +1,19 @@
+"""Libraries that only a report needs."""
+
+import importlib
+from typing import Any
+
+
+def needs(module: str) -> Any:
+    """Import a module late, or say how to get it.
+
+    >>> needs("json").dumps([1])
+    '[1]'
+    >>> needs("no_such_module")
+    Traceback (most recent call last):
+    ImportError: a report needs no_such_module: pip install 'bilax[report]'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ImportError(f"a report needs {module.split('.')[0]}: pip install 'bilax[report]'") from None

@@ -1,0 +1,222 @@
+"""The sections of the page, as HTML."""
+
+import math
+from collections import Counter
+
+from bilax.report import curves
+from bilax.report.chart import Chart
+from bilax.report.html import Html, data, join, paragraphs, tag
+from bilax.report.page import Figure, Gallery, Method, Page, Verdict
+from bilax.report.pictures import specimen
+from bilax.report.words import MAIN, MARKERS, look, words
+
+_SIGNS = {"holds": "✓", "fails": "✗", "undecided": "?"}  # so that colour says nothing alone
+
+
+def contents(page: Page) -> Html:
+    """Return links to the sections."""
+    links = [("page-verdicts", "Verdicts")] if page.verdicts else []
+    links += [(figure.name, figure.title) for figure in page.figures]
+    links += [(f"page-gallery-{number}", gallery.title) for number, gallery in enumerate(page.galleries, 1)]
+    links += [("page-facts", "How this was made")] if page.facts else []
+    items = [tag("li", tag("a", text, href=f"#{anchor}")) for anchor, text in links]
+    return tag("nav", tag("ol", *items), aria_label="On this page") if len(items) > 1 else Html("")
+
+
+def verdicts(some: tuple[Verdict, ...]) -> Html:
+    if not some:
+        return Html("")
+    variants = list(dict.fromkeys(verdict.variant for verdict in some))
+    options = [tag("option", "all variants", value="")]
+    # By number: an empty name is a name too.
+    options += [tag("option", variant, value=number) for number, variant in enumerate(variants)]
+    rows = [
+        tag(
+            "tr",
+            tag("th", verdict.claim, scope="row"),
+            tag("td", _badge(verdict.verdict)),
+            tag("td", verdict.where),
+            tag("td", verdict.variant),
+            tag("td", verdict.numbers),
+            data_variant=variants.index(verdict.variant),
+            data_verdict=verdict.verdict,
+        )
+        for verdict in some
+    ]
+    choice = tag("label", "Variant ", tag("select", *options, id="page-variant", aria_controls="page-verdict-rows"))
+    return tag(
+        "section",
+        tag("h2", "Verdicts", id="page-verdicts-title"),
+        tag("div", choice, class_="controls") if len(variants) > 1 else "",
+        tag("p", _tally(verdict.verdict for verdict in some), id="page-tally", aria_live="polite", class_="remark"),
+        _table(("Claim", "Verdict", "Where", "Variant", "Evidence"), rows, "Verdicts", id="page-verdict-rows"),
+        id="page-verdicts",
+        class_="verdicts",
+        aria_labelledby="page-verdicts-title",
+    )
+
+
+def figure(shown: Figure) -> Html:
+    """Return a chart with its controls, the table of final values, and how to make the curves again."""
+    chart, title = Chart(shown), f"{shown.name}-title"
+    if chart.empty:
+        body = tag("p", "There are no measurements to draw.", class_="empty")
+    else:
+        body = join(
+            [
+                _controls(chart),
+                tag("div", class_="chart", role="group", aria_label=shown.title),
+                tag("p", class_="remark", aria_live="polite"),
+                data(chart.payload()),
+            ]
+        )
+    spread = tag("p", chart.spread(), class_="spread") if chart.spread() else ""
+    head = tag("h2", shown.title, id=title)
+    return tag(
+        "section",
+        tag("div", head, paragraphs(shown.caption), body, spread, class_="together"),
+        _finals(chart),
+        _recipes(shown.methods),
+        id=shown.name,
+        class_="figure",
+        aria_labelledby=title,
+    )
+
+
+def _controls(chart: Chart) -> Html:
+    axes, metrics = chart.columns
+    legend = [
+        tag("legend", "Curves"),
+        tag("button", "all", type="button", data_all="1", aria_label="Show all curves"),
+        tag("button", "none", type="button", data_all="", aria_label="Hide all curves"),
+    ]
+    for number, (label, some) in enumerate(zip(chart.labels, chart.runs, strict=True)):
+        box = tag("input", type="checkbox", name="method", value=number, checked=bool(some), disabled=not some)
+        legend.append(tag("label", box, _swatch(number), tag("span", label), class_="method"))
+    return tag(
+        "div",
+        _select("x", "Horizontal axis", axes, chart.x),
+        _select("y", "Vertical axis", metrics, chart.y),
+        _checkbox("log_x", "log x", chart.figure.log_x),
+        _checkbox("log_y", "log y", chart.figure.log_y),
+        tag("fieldset", *legend, class_="methods"),
+        class_="controls",
+        role="group",
+        aria_label=f"What is drawn in {chart.figure.title}",
+    )
+
+
+def _select(name: str, label: str, columns: list[str], chosen: str) -> Html:
+    options = [tag("option", words(column), value=column, selected=column == chosen) for column in columns]
+    return tag("label", f"{label} ", tag("select", *options, name=name))
+
+
+def _checkbox(name: str, label: str, checked: bool) -> Html:
+    return tag("label", tag("input", type="checkbox", name=name, checked=checked), f" {label}")
+
+
+def _swatch(number: int) -> Html:
+    style = look(number)
+    line = tag("path", d="M0 7H34", stroke_dasharray=" ".join(map(str, style.dash)) or None, class_="line")
+    marker = tag("path", d=MARKERS[style.marker][1], transform="translate(17 7)", class_="marker")
+    colours = f"--light:{style.light};--dark:{style.dark}"
+    return tag("svg", line, marker, viewBox="0 0 34 14", class_="swatch", style=colours, aria_hidden="true")
+
+
+def _finals(chart: Chart) -> Html:
+    """Return the table of the last values: medians over seeds."""
+    if chart.empty:
+        return Html("")
+    axes, metrics = chart.columns
+    shown = list(dict.fromkeys([chart.y, *(name for name in MAIN if name in metrics)]))
+    shown += [name for name in ("seconds", "k", "samples") if name in axes]
+    status = any("status" in run for some in chart.runs for run in some)
+    rows = []
+    for number, (method, some) in enumerate(zip(chart.figure.methods, chart.runs, strict=True)):
+        cells = [_value(curves.last(some, column)) for column in shown] + [str(len(some))]
+        inside = [tag("th", _swatch(number), method.name, scope="row")]
+        inside += [tag("td", cell, class_="number") for cell in cells]
+        if status:
+            ends = [str(run["status"][-1]) for run in some]
+            inside.append(tag("td", ends[0] if len(set(ends)) == 1 else _tally(ends), class_="status"))
+        rows.append(tag("tr", *inside))
+    heads = ["Method", *(words(column) for column in shown), "seeds", *(["status"] if status else [])]
+    return _table(heads, rows, "Final values: median over seeds of the last one measured")
+
+
+def _recipes(methods: tuple[Method, ...]) -> Html:
+    if not methods:
+        return Html("")
+    entries = [
+        join(
+            [
+                tag("dt", _swatch(number), method.name),
+                tag("dd", tag("code", method.setting)) if method.setting else "",
+                tag("dd", method.note, class_="note") if method.note else "",
+                tag("dd", tag("pre", tag("code", method.command), tabindex=0)) if method.command else "",
+            ]
+        )
+        for number, method in enumerate(methods)
+    ]
+    return tag("details", tag("summary", "Settings, notes and commands"), tag("dl", *entries))
+
+
+def gallery(shown: Gallery, number: int) -> Html:
+    cards = []
+    for one in shown.specimens:
+        wrong = one.given != one.true
+        label = f"given {one.given}, truly {one.true}"
+        lines = [
+            tag("span", f"given {one.given}", class_="given"),
+            tag("span", f"wrong: is {one.true}" if wrong else "right", class_="wrong" if wrong else "right"),
+            tag("span", f"weight {_value(one.weight, 2)}", class_="weight"),
+        ]
+        image = tag("img", src=specimen(one.image), alt=label, width=64, height=64)
+        cards.append(tag("li", image, *lines, class_="specimen"))
+    title = f"page-gallery-{number}-title"
+    return tag(
+        "section",
+        tag("h2", shown.title, id=title),
+        paragraphs(shown.note),
+        tag("ul", *cards) if cards else tag("p", "There are no images to show.", class_="empty"),
+        id=f"page-gallery-{number}",
+        class_="gallery",
+        aria_labelledby=title,
+    )
+
+
+def facts(some: tuple[tuple[str, str], ...]) -> Html:
+    if not some:
+        return Html("")
+    rows = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in some]
+    head = tag("h2", "How this was made", id="page-facts-title")
+    inside = _scroll(tag("table", tag("tbody", *rows)), "How this was made")
+    return tag("section", head, inside, id="page-facts", class_="facts", aria_labelledby="page-facts-title")
+
+
+def _table(heads, rows: list[Html], caption: str, **attributes) -> Html:
+    head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in heads)))
+    return _scroll(tag("table", tag("caption", caption), head, tag("tbody", *rows, **attributes)), caption)
+
+
+def _scroll(table: Html, label: str) -> Html:
+    """Return a table that scrolls inside its own box, also by keyboard."""
+    return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=label)
+
+
+def _badge(verdict: str) -> Html:
+    known = verdict if verdict in _SIGNS else "undecided"
+    sign = tag("span", _SIGNS.get(verdict, "·"), aria_hidden="true")
+    return tag("span", sign, f" {verdict}", class_=f"badge {known}")
+
+
+def _tally(things) -> str:
+    return ", ".join(f"{thing}: {count}" for thing, count in Counter(things).items())
+
+
+def _value(value: float, digits: int = 4) -> str:
+    if math.isnan(value):
+        return "—"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e12 else f"{value:.{digits}g}"

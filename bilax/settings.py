@@ -1,0 +1,106 @@
+"""A method and its hyper-parameters as text: ``mrbo[gamma=0.1,S=1000]``, or a TOML file.
+
+method = "mrbo"
+
+[parameters]
+gamma = 0.1
+S = 1000
+"""
+
+import dataclasses
+import math
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from bilax.algorithms import ALGORITHMS
+from bilax.algorithms.protocol import Algorithm
+from bilax.hyperparameters import Auto
+from bilax.names import unknown
+
+_WRITTEN = re.compile(r"\s*([^\[\]=]*?)\s*(?:\[(.*)\])?\s*", re.DOTALL)
+
+
+def parse(text: str) -> Algorithm:
+    """Return the algorithm that a text or the name of a TOML file stands for.
+
+    >>> parse("mrbo[gamma=0.5, S=10]").S
+    10
+    >>> parse("mrbo[gama=0.5]")
+    Traceback (most recent call last):
+    ValueError: mrbo[gama=0.5]: no hyper-parameter of mrbo is called 'gama'. Did you mean gamma? There are gamma, lam,
+    c1, c2, d, m, Q, eta, S.
+    """
+    if text.strip().endswith(".toml"):
+        return _from_toml(Path(text.strip()))
+    match = _WRITTEN.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text!r} is not a setting; write it like mrbo[gamma=0.1,S=1000], or name a .toml file.")
+    name, inside = match.groups()
+    parameters = {}
+    for item in (inside or "").split(",") if (inside or "").strip() else ():
+        key, sign, value = (part.strip() for part in item.partition("="))
+        if not (key and sign and value):
+            raise ValueError(f"{text}: {item.strip()!r} is not of the form name=value.")
+        if key in parameters:
+            raise ValueError(f"{text}: {key} is given twice.")
+        parameters[key] = _value(value)
+    return make(name, parameters, text)
+
+
+def make(name: str, parameters: dict[str, Any], where: str) -> Algorithm:
+    """Return the algorithm of that name; ``where`` begins the message about what is wrong."""
+    if name.lower() not in ALGORITHMS:
+        raise ValueError(f"{where}: {unknown('method', name, ALGORITHMS)}")
+    algorithm = ALGORITHMS[name.lower()]
+    fields = [field.name for field in dataclasses.fields(algorithm)]
+    for key in parameters:
+        if key not in fields:
+            raise ValueError(f"{where}: {unknown(f'hyper-parameter of {name.lower()}', key, fields)}")
+    return algorithm(**parameters)
+
+
+def write(algorithm: Any) -> str:
+    """Return the text of an algorithm, with every hyper-parameter.
+
+    >>> write(parse("aid-cg[N=3]"))
+    'aid-cg[alpha=0.1,beta=0.1,T=10,N=3,S=64]'
+    """
+    name = next(name for name, kind in ALGORITHMS.items() if kind is type(algorithm))
+    values = ((field.name, getattr(algorithm, field.name)) for field in dataclasses.fields(algorithm))
+    return f"{name}[{','.join(f'{key}={_written(value)}' for key, value in values)}]"
+
+
+def _from_toml(path: Path) -> Algorithm:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}.")
+    try:
+        content = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
+    for key in content:
+        if key not in ("method", "parameters"):
+            raise ValueError(f"{path}: {unknown('entry', key, ('method', 'parameters'))}")
+    name, parameters = content.get("method"), content.get("parameters", {})
+    if not isinstance(name, str) or not isinstance(parameters, dict):
+        raise ValueError(f'{path} needs method = "NAME" and a table [parameters].')
+    return make(name, parameters, str(path))
+
+
+def _value(text: str) -> Any:
+    """Return the number, the truth value or the word that a text stands for; the algorithm checks it."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False}.get(text.lower(), text.strip("\"'"))
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, Auto):
+        return "auto"
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.10g}"
+    return str(value)
