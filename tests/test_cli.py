@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import bilax
+from bilax import settings
+from bilax.cli import main
 from bilax.experiments import demo
 
 
@@ -22,7 +24,7 @@ def test_help_and_version():
     assert "demo" in run.stdout
     assert "list" in run.stdout
     assert bilax_command("--version").stdout.strip() == f"bilax {bilax.__version__}"
-    for command in ("demo", "list", "reproduce"):
+    for command in ("demo", "list", "doctor", "run", "reproduce", "tune", "report"):
         run = bilax_command(command, "--help")
         assert run.returncode == 0
         assert "Example" in " ".join(run.stdout.split())
@@ -54,13 +56,83 @@ def test_a_mistake_gets_a_message_not_a_traceback(out, tmp_path):
     assert "Traceback" not in run.stderr
 
 
-def test_reproduce_refuses_what_it_does_not_know(tmp_path):
-    run = bilax_command("reproduce", "fig7")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("reproduce", "fig1d"), "no experiment is called 'fig1d'. Did you mean fig1a? There are fig1a, fig1b,"),
+        (("reproduce", "fig1a", "--variant", "papre"), "no variant is called 'papre'. Did you mean paper?"),
+        (("reproduce", "fig1a", "--budget", "-1"), "--budget must be a number of seconds > 0; got -1"),
+        (("reproduce", "fig1a", "--out", "file"), "cannot write into file: file is not a folder"),
+        (("run", "mrob"), "no method is called 'mrob'. Did you mean mrbo?"),
+        (("run", "mrbo[gama=1]"), "no hyper-parameter of mrbo is called 'gama'. Did you mean gamma?"),
+        (("run", "mrbo", "--problem", "mnits"), "no problem is called 'mnits'. Did you mean mnist?"),
+        (("run", "mrbo", "--problem", "newsgroups", "--noise", "0.1"), "newsgroups has no wrong labels to find"),
+        (("run", "mrbo", "--sampler", "random"), "unknown sampler 'random'"),
+        (("tune", "mrbo", "--grid", "gamma"), "--grid gamma: write it like gamma=1,10,100"),
+        (("tune", "mrbo", "--grid", "gama=1,2"), "no hyper-parameter of mrbo is called 'gama'"),
+        (("tune", "mrbo", "--grid", "gamma=1,2", "--metric", "loss"), "no metric of digits is called 'loss'"),
+        (("report", "nowhere"), "there is no folder nowhere"),
+        (("report", "."), ". holds no runs"),
+    ],
+)
+def test_mistakes_get_a_message(arguments, message, tmp_path, capsys, monkeypatch):
+    """In this process, which is quicker than one for each."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "argv", ["bilax", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert told.startswith("error: ")
+    assert message in told
+
+
+def test_run_tune_and_report(tmp_path):
+    run = bilax_command("run", "mrbo[gamma=300,lam=1,S=50,eta=0.05]", "--steps", "60", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "digits, 30 % wrong labels: mrbo[gamma=300,lam=1," in run.stdout
+    assert "k   seconds   samples     train       val      test  accuracy     AUROC" in run.stdout
+    assert "done: 60 steps taken." in run.stdout
+    again = bilax_command("run", "mrbo[gamma=300,lam=1,S=50,eta=0.05]", "--steps", "60", cwd=tmp_path)
+    assert "finished already" in again.stdout
+    tuned = bilax_command(
+        "tune", "mrbo[S=50,eta=0.05]", "--grid", "gamma=1,300", "--grid", "lam=0.1,1", "--steps", "40", "--out", "w.toml",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert tuned.returncode == 0, tuned.stderr
+    assert "best: mrbo[gamma=" in tuned.stdout
+    assert bilax.ALGORITHMS["mrbo"] is type(settings.parse(str(tmp_path / "w.toml")))
+    report = bilax_command("report", cwd=tmp_path)
+    assert report.returncode == 0, report.stderr
+    assert (tmp_path / "bilax-results" / "report.html").stat().st_size > 10**6
+    assert (tmp_path / "bilax-results" / "figures" / "runs-digits-p0_3.png").is_file()
+
+
+def test_a_run_that_diverges_fails_with_what_to_do(tmp_path):
+    run = bilax_command("run", "mrbo[gamma=1e30,lam=1e30,eta=0.05]", "--steps", "50", cwd=tmp_path)
     assert run.returncode == 1
-    assert "no experiment is called 'fig7'. There is table1." in run.stderr
-    run = bilax_command("reproduce", "table1", "--out", str(tmp_path))
-    assert run.returncode == 1
-    assert "cannot write" in run.stderr
+    assert "diverged: step" in run.stdout
+    assert "Try smaller step sizes." in run.stdout
+
+
+def test_reproduce_prints_verdicts_and_writes_a_page(tmp_path):
+    run = bilax_command(
+        "reproduce", "fig1c", "--data", "digits", "--variant", "paper", "--budget", "0.01", "--seeds", "1", "--out", "r",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert "5/5" in run.stdout
+    assert "MRBO is the fastest of the single-loop momentum methods" in " ".join(run.stdout.split())
+    assert (tmp_path / "r" / "report.html").is_file()
+    assert (tmp_path / "r" / "figures" / "fig1c-paper-digits.pdf").is_file()
+
+
+def test_doctor():
+    run = bilax_command("doctor")
+    assert run.returncode == 0
+    found = json.loads(bilax_command("doctor", "--json").stdout)
+    assert found["ok"] is True
 
 
 def test_unknown_command():

@@ -1,5 +1,6 @@
 """Declared cost equals counted calls, for every algorithm."""
 
+from collections import Counter
 from dataclasses import asdict, fields
 
 import jax
@@ -11,7 +12,7 @@ from bilax import Counts, keys, solve
 from bilax.hypergrad import unrolled
 from bilax.hyperparameters import Auto
 from bilax.oracle import make_oracle
-from bilax.testing import counting
+from bilax.testing import counting, python_loops, recording
 
 CASE = PROBLEM_CASES[0]
 
@@ -74,9 +75,32 @@ def test_the_formulas_of_the_catalogue_are_the_costs(algorithm):
         assert declared[column] / period == pytest.approx(certain), column
 
 
+@pytest.mark.parametrize("algorithm", [c for c in ALGORITHM_CASES if c.name != "vrbo-per-sample"], ids=str)
+def test_declared_draws_are_the_samples_drawn(algorithm):
+    """A batch that is met again (by the other point, by the way back through a loop) counts once."""
+    alg = algorithm.make(eta=0.2, S=12)  # large enough that no two batches are equal by chance
+    oracle, drawn = recording(make_oracle(CASE.problem))
+    state = alg.init(jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
+    values = {field.name: getattr(alg, field.name) for field in fields(alg)}
+    made, declared = Counter(), Counter()
+    with python_loops():
+        for k in range(2 * getattr(alg, "q", 1)):
+            state, info = alg.step(oracle, keys.at(keys.root(0), k), state)
+            distinct = {(level, batch["number"].tobytes()): batch["number"].size for level, batch in drawn.take()}
+            for (level, _), size in distinct.items():
+                made[level] += size
+            now = dict(values)
+            if "Q" in now and "HV" in alg.about.random:  # a series of random length, whose mean is Q/2
+                now["Q"] = 2 * int(info.HV) // (int(alg.cost(0).F) or 1)
+            for level in ("F", "G"):
+                declared[level] += eval(alg.about.draws[level], {}, now)
+    assert made == declared
+
+
 def test_full_batches_of_unequal_data():
     from bilax.problems import quadratic
 
     problem = quadratic(inner_size=30, outer_size=20).problem
     result = solve(problem, ALGORITHM_CASES[0].make(Q=3), steps=4, sampler="full")
     assert result.counts == 4 * 2 * Counts(F=20, G=30, JV=30, HV=90)
+    assert result.history[-1]["samples"] == 4 * (20 + 5 * 30)

@@ -2,11 +2,13 @@
 
 import math
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from bilax.cli.shell import app, check_folder, check_writable, console
@@ -58,16 +60,20 @@ def run(
             console.print(" ".join(f"{_COLUMNS[name]:>9}" for name in shown), style="bold", highlight=False)
         console.print(" ".join(f"{row[name]:>9.4g}" for name in shown), highlight=False)
 
-    console.print(f"{job.task.title}: {job.setting}", highlight=False, soft_wrap=True)
+    console.print(f"{job.task.title}: {escape(job.setting)}", highlight=False, soft_wrap=True)
     folder = execute.run(job, out, again=again, on_row=show)
     facts = manifests(folder)[folder]
     if not shown:
         console.print("finished already (--again runs it anew); its last measurement:", highlight=False)
         show(read_rows(folder)[-1])
     for warning in facts.get("warnings", ()):
-        console.print(f"[yellow]warning:[/yellow] {_escaped(warning)}", highlight=False, soft_wrap=True)
-    console.print(f"{facts['status']}: {_escaped(facts['message'])}", highlight=False, soft_wrap=True)
-    console.print(f"kept in {folder}; a page of it: [bold]bilax report {shlex.quote(str(out))}[/bold]", highlight=False)
+        console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False, soft_wrap=True)
+    console.print(f"{facts['status']}: {escape(facts['message'])}", highlight=False, soft_wrap=True)
+    console.print(
+        f"kept in {folder}; a page of it: [bold]bilax report {shlex.quote(str(out))}[/bold]",
+        highlight=False,
+        soft_wrap=True,
+    )
     if facts["status"] in ("failed", "diverged", "interrupted"):
         raise typer.Exit(INTERRUPTED if facts["status"] == "interrupted" else 1)
 
@@ -215,11 +221,11 @@ def tune(
         table.add_column(title, overflow="fold")
     for trial in trials[:10]:
         score = "diverged" if math.isinf(trial.score) else f"{sign * trial.score:.4g}"
-        table.add_row(_escaped(trial.setting), str(trial.steps), score)
+        table.add_row(escape(trial.setting), str(trial.steps), score)
     console.print(table)
     if math.isinf(trials[0].score):
         raise ValueError("every setting diverged; search smaller step sizes.")
-    console.print(f"best: {_escaped(trials[0].setting)}", highlight=False, soft_wrap=True)
+    console.print(f"best: {escape(trials[0].setting)}", highlight=False, soft_wrap=True)
     if out is not None:
         out.write_text(tuning.toml(trials[0].setting))
         console.print(f"written: {out}; use it: [bold]bilax run {shlex.quote(str(out))}[/bold]", highlight=False)
@@ -251,6 +257,7 @@ def _write_report(folder: Path, out: Path | None = None) -> None:
         for claim, verdicts in rows:
             table.add_row(claim, *(verdicts.get(variant, "") for variant in variants))
         console.print(table)
+        path.with_name("verdicts.md").write_text(pages.markdown(page))
     console.print(f"page: {path}", highlight=False, soft_wrap=True)
 
 
@@ -260,8 +267,8 @@ def _task(problem: str, noise: float | None) -> Any:
     return Task(problem, 0.3 if noise is None and problem in ("digits", "mnist") else noise)
 
 
-def _axes(grid: list[str]) -> dict[str, list[float]]:
-    axes: dict[str, list[float]] = {}
+def _axes(grid: list[str]) -> dict[str, Sequence[float]]:
+    axes: dict[str, Sequence[float]] = {}
     for text in grid:
         name, sign, values = text.partition("=")
         try:
@@ -271,9 +278,3 @@ def _axes(grid: list[str]) -> dict[str, list[float]]:
         if not sign:
             raise ValueError(f"--grid {text}: write it like gamma=1,10,100.")
     return axes
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

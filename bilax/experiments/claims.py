@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 if TYPE_CHECKING:
     import pandas
@@ -46,7 +46,8 @@ class Curves:
     def __init__(self, table: "pandas.DataFrame", y: str):
         self.y = y
         self.runs: dict[str, dict[int, Any]] = {}
-        for (method, seed), rows in table.groupby(["method", "seed"]):
+        for key, rows in table.groupby(["method", "seed"]):
+            method, seed = cast(tuple, key)
             rows = rows.dropna(subset=[y]).sort_values("k")
             if len(rows):
                 self.runs.setdefault(str(method), {})[int(seed)] = rows

@@ -131,7 +131,7 @@ def _own(runs: list[Run]) -> list[Plate]:
         found = {label: _latest(some) for label, some in found.items()}
         y = "train_loss" if (these[0].folder / ARRAYS).is_file() else "test_loss"
         figure = Figure(
-            name=f"runs-{task}",
+            name="runs-" + task.replace(".", "_"),
             title=these[0].facts["title"],
             caption="",
             table=_table(found),
@@ -186,6 +186,21 @@ def summary(page: Page) -> list[tuple[str, dict[str, str]]]:
         variants = dict.fromkeys(verdict.variant for verdict in mine)
         rows.append((claim, {v: _joined([one.verdict for one in mine if one.variant == v]) for v in variants}))
     return rows
+
+
+def markdown(page: Page) -> str:
+    """Return the verdicts in short, and the evidence for each, as Markdown."""
+    rows = summary(page)
+    variants = list(dict.fromkeys(variant for _, verdicts in rows for variant in verdicts))
+    lines = [f"| claim of the paper | {' | '.join(variants)} |", "| --- |" + " --- |" * len(variants)]
+    lines += [f"| {claim} | {' | '.join(verdicts.get(v, '') for v in variants)} |" for claim, verdicts in rows]
+    lines += [
+        "",
+        "| claim | where | variant | verdict | numbers (medians over seeds) |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    lines += [f"| {v.claim} | {v.where} | {v.variant} | {v.verdict} | {v.numbers} |" for v in page.verdicts]
+    return "\n".join(lines) + "\n"
 
 
 def _joined(verdicts: list[Any]) -> str:

@@ -14,6 +14,7 @@ from bilax import settings
 from bilax.experiments.execute import sampler_of
 from bilax.experiments.specs import FAMILIES, UNTUNED, Family
 from bilax.experiments.tuning import search
+from bilax.problem import Problem
 from bilax.results import environment
 from bilax.runner import solve
 
@@ -24,7 +25,7 @@ GRIDS = {  # outer steps, inner steps: 24 settings per method
 }
 LANES = 6
 SECONDS = 3.0  # a setting that comes to the end gets as many steps as the method takes in this time
-PILOT = 0.5
+PILOT = 1.5
 
 
 def run(
@@ -60,10 +61,7 @@ def _entry(family: Family, method: str, seconds: float, announce: Callable[[str]
         for y in inner:
             candidates.append(settings.parse(recipe(x, y, "auto")))
             points[settings.write(candidates[-1])] = (x, y)
-    pilot = solve(
-        problem, candidates[0], steps=10**9, every=10**9, sampler=sampler, time_limit=PILOT, metrics=lambda x, y: {}
-    )
-    steps = max(4, round(seconds / pilot.seconds * int(pilot.state.k)))
+    steps = max(4, round(seconds / _pace(problem, candidates[0], sampler)))
 
     def score(x: Any, y: Any) -> float:
         assert problem.metrics is not None
@@ -82,3 +80,11 @@ def _entry(family: Family, method: str, seconds: float, announce: Callable[[str]
         f"steps = {steps}",
         f"trials = [{listed}]",
     ]
+
+
+def _pace(problem: Problem, algorithm: Any, sampler: str) -> float:
+    """Return the seconds per step, without the first half of a short run, where eta=auto measures L most often."""
+    options: dict[str, Any] = dict(sampler=sampler, time_limit=PILOT, every_seconds=PILOT / 10, metrics=lambda x, y: {})
+    rows = solve(problem, algorithm, steps=10**9, **options).history
+    last, half = rows[-1], rows[len(rows) // 2 if len(rows) > 3 else 0]
+    return (last["seconds"] - half["seconds"]) / (last["k"] - half["k"])

@@ -1,0 +1,168 @@
+"""The paper's experiments: their settings are the paper's, and each runs end to end, small, offline, on the digits."""
+
+import os
+import resource
+
+import numpy as np
+import pytest
+
+from bilax import settings
+from bilax.experiments import execute, pages, specs
+from bilax.experiments.specs import EXPERIMENTS, FAMILIES, MNIST, NEWS_100, NEWS_1000, VARIANTS
+from bilax.experiments.tasks import Task
+from bilax.report import write
+from bilax.results import load, manifests, read_rows
+
+real_data = pytest.mark.skipif("BILAX_DATA_DIR" not in os.environ, reason="needs BILAX_DATA_DIR")
+
+
+def test_the_settings_are_those_of_the_paper():
+    """Appendix B: Q = 3, eta = 0.5, batches of 1000, VRBO 500 and q = 3, inner loops of 200 and 20, steps of 0.1."""
+    mrbo, vrbo, stocbio, bsa, sustain, stable, aid, reverse = (
+        settings.parse(MNIST.setting(name, "paper"))
+        for name in ("MRBO", "VRBO", "stocBiO", "BSA", "SUSTAIN", "STABLE", "AID-FP", "reverse")
+    )
+    assert (mrbo.gamma, mrbo.lam, mrbo.Q, mrbo.eta, mrbo.S) == (0.1, 0.1, 3, 0.5, 1000)
+    assert mrbo.d == pytest.approx(mrbo.m ** (1 / 3))  # eta_0 = 1: the first steps are those stated
+    assert (vrbo.alpha, vrbo.beta, vrbo.m, vrbo.q, vrbo.S1, vrbo.S2) == (0.1, 0.1, 20, 3, 1000, 500)
+    assert (stocbio.alpha, stocbio.beta, stocbio.D, stocbio.S) == (0.1, 0.1, 200, 1000)
+    assert (bsa.alpha, bsa.beta, bsa.T, bsa.S) == (0.1, 0.1, 200, 1)
+    alpha_0 = sustain.c / sustain.w ** (1 / 3)
+    assert (alpha_0, alpha_0 * sustain.c_b, sustain.S) == (pytest.approx(0.1), pytest.approx(0.03), 1)
+    assert (stable.alpha, stable.beta, stable.S) == (1e-10, 0.01, 1)
+    assert (aid.T, aid.N, aid.eta, reverse.T, reverse.K) == (200, 3, 0.5, 200, 3)
+    assert all(specs.MNIST.setting(f"VRBO-{m}", "paper").count(f"m={m},") == 1 for m in (1, 10, 20, 50, 100))
+    for family, S in ((NEWS_100, 100), (NEWS_1000, 1000)):
+        for name in family.recipes:
+            method = settings.parse(family.setting(name, "paper"))
+            assert (method.Q, method.eta) == (10, 0.5)
+            assert getattr(method, "S", None) == S or (method.S1, method.S2) == (S, S)
+        stocbio, vrbo, mrbod = (settings.parse(family.setting(n, "paper")) for n in ("stocBiO", "VRBO", "MRBO(D)"))
+        assert (stocbio.alpha, stocbio.beta, stocbio.D) == (100, 100, 10)
+        assert (vrbo.alpha, vrbo.beta, vrbo.m, vrbo.q) == (30, 30, 3, 2)
+        assert (mrbod.gamma, mrbod.lam, mrbod.N) == (30, 30, 10)
+
+
+def test_momentum_starts_alike_and_eta_is_measured_in_the_tuned_variant():
+    for family in FAMILIES:
+        for name in family.recipes:
+            tuned, paper = (settings.parse(family.setting(name, variant)) for variant in ("tuned", "paper"))
+            if hasattr(tuned, "eta"):
+                assert repr(tuned.eta) == "'auto'"
+            for method in (tuned, paper):
+                if type(method).__name__ in ("MRBO", "MRBOD"):
+                    assert method.c1 == method.c2 == 0.5
+                if type(method).__name__ == "SUSTAIN":
+                    assert method.c_f * (method.c / 10) ** 2 == pytest.approx(0.5)
+                if type(method).__name__ == "MSTSA":
+                    assert method.c * method.alpha == pytest.approx(0.5)
+
+
+def test_the_record_of_the_search_is_of_equal_effort_and_names_the_winner():
+    for family in FAMILIES:
+        methods = [name for name in family.recipes if not name.startswith("VRBO-") and name not in specs.UNTUNED]
+        found = specs.tuned()[family.name]
+        assert set(found) == set(methods)
+        for entry in found.values():
+            trials = entry["trials"]
+            assert len(trials) == 24
+            furthest = [trial for trial in trials if trial[2] == entry["steps"]]
+            assert len(furthest) == 6
+            best = min(furthest, key=lambda trial: trial[3])
+            assert (entry["outer"], entry["inner"]) == (best[0], best[1])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.xdist_group("experiments")
+def test_every_experiment_runs_end_to_end_on_digits(folder, variant):
+    jobs = [
+        job
+        for experiment in EXPERIMENTS.values()
+        for job in execute.jobs(experiment, variant, [0], 0.01, pages.stand_in(experiment))
+    ]
+    assert execute.run_all(jobs, folder)
+    page = pages.page(folder)
+    mine = [figure for figure in page.figures if figure.name.endswith(f"-{variant}-digits")]
+    assert [figure.name.split("-")[0] for figure in mine] == list(EXPERIMENTS)
+    for figure in mine:
+        assert set(figure.table["method"]) == {method.name for method in figure.methods}
+        assert figure.table[figure.y].notna().all()
+        assert (figure.table.groupby("method")["k"].max() >= 1).all()
+    assert {v.verdict for v in page.verdicts if v.variant == variant} == {"undecided"}  # one seed says nothing
+    assert page.galleries
+    table = load(folder)
+    for name in ("train_loss", "val_loss", "test_loss", "test_accuracy", "norm_v", "residual", "samples", "F", "HV"):
+        assert name in table
+    done = {path: facts["started"] for path, facts in manifests(folder).items()}
+    assert execute.run_all(jobs, folder)
+    assert {path: facts["started"] for path, facts in manifests(folder).items()} == done  # nothing ran twice
+
+
+def test_a_run_is_repeated_when_asked_or_when_it_was_not_finished(tmp_path):
+    job = execute.Job(Task("digits", 0.3), "mrbo[S=10,eta=0.05]", steps=20)
+    path = execute.run(job, tmp_path)
+    first = manifests(path)[path]
+    assert (first["status"], first["method"], first["variant"]) == ("done", "mrbo", "own")
+    assert first["command"] == 'bilax run "mrbo[S=10,eta=0.05]" --problem digits --noise 0.3 --steps 20 --seed 0'
+    rows = read_rows(path)
+    (path / "manifest.json").write_text((path / "manifest.json").read_text().replace('"done"', '"interrupted"'))
+    execute.run(job, tmp_path)
+    again = manifests(path)[path]
+    assert again["status"] == "done"
+    for one, two in zip(rows, read_rows(path), strict=True):
+        assert {n: v for n, v in one.items() if n != "seconds"} == {n: v for n, v in two.items() if n != "seconds"}
+    with np.load(path / "arrays.npz") as arrays:
+        assert arrays["weights"].shape == (1000,)
+        assert arrays["images"].shape == (40, 8, 8)
+        assert (np.diff(arrays["weights"][arrays["least"]]) >= 0).all()
+    page = pages.page(tmp_path)
+    assert [figure.name for figure in page.figures] == ["runs-digits-p0_3"]
+    assert write(page, tmp_path).read_text().count("mrbo[") > 0
+
+
+def test_a_run_that_fails_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("bilax.hypergrad.dense._available_bytes", lambda: 1000)
+    path = execute.run(execute.Job(Task("digits", 0.3), "stable[alpha=0.1]", steps=2), tmp_path)
+    assert manifests(path)[path]["status"] == "failed"
+    assert "STABLE keeps dense matrices" in manifests(path)[path]["message"]
+
+
+def test_tasks():
+    assert Task("mnist", 0.15).title == "MNIST, 15 % wrong labels"
+    made = Task("digits", 0.2).make(1)
+    assert made.cleaning.corrupted.sum() == 200
+    assert made.problem.y0.std() == pytest.approx(0.2**0.5, rel=0.05)
+    assert not made.problem.x0.any()
+    with pytest.raises(ValueError, match=r"no problem is called 'mnits'\. Did you mean mnist\?"):
+        Task("mnits")
+    with pytest.raises(ValueError, match="digits needs a noise rate"):
+        Task("digits")
+    with pytest.raises(ValueError, match="newsgroups has no wrong labels to find"):
+        Task("newsgroups", 0.1)
+
+
+@real_data
+def test_a_short_run_on_real_mnist(tmp_path):
+    made = Task("mnist", 0.1).make(0)
+    assert (made.problem.inner_size, made.problem.outer_size, made.problem.y0.shape) == (20_000, 5_000, (10, 785))
+    path = execute.run(execute.Job(Task("mnist", 0.1), MNIST.setting("MRBO", "paper"), budget=0.3), tmp_path)
+    rows = read_rows(path)
+    assert 17 < rows[0]["train_loss"] < 24  # the paper's figures begin near 20
+    assert rows[-1]["train_loss"] < rows[0]["train_loss"]
+    assert "too large for the Neumann series" in manifests(path)[path]["warnings"][0]
+
+
+@real_data
+def test_a_short_run_on_real_newsgroups_stays_small(tmp_path):
+    made = Task("newsgroups").make(0).problem
+    assert (made.inner_size, made.outer_size, made.y0.shape) == (5657, 5657, (130_107, 20))
+    path = execute.run(execute.Job(Task("newsgroups"), NEWS_100.setting("MRBO", "paper"), steps=2), tmp_path)
+    rows = read_rows(path)
+    assert rows[0]["test_loss"] == pytest.approx(np.log(20), rel=1e-4)
+    assert rows[-1]["val_loss"] < rows[0]["val_loss"]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 3 * 2**20  # KiB: 3 GiB, all of this process
