@@ -125,9 +125,13 @@ def manifests(folder: str | Path) -> dict[Path, dict[str, Any]]:
     found = {}
     for path in sorted(Path(folder).rglob(MANIFEST)):
         try:
-            found[path.parent] = json.loads(path.read_text())
+            manifest = json.loads(path.read_text())
         except (json.JSONDecodeError, UnicodeDecodeError):
-            raise ValueError(f"{path} is damaged; remove {path.parent} and run it again.") from None
+            if (path.parent / ROWS).exists():
+                raise ValueError(f"{path} is damaged; remove {path.parent} and run it again.") from None
+            continue  # somebody else's file of that name
+        if isinstance(manifest, dict) and "setting" in manifest:
+            found[path.parent] = manifest
     return found
 
 

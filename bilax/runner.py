@@ -124,9 +124,13 @@ def solve(
     counts, seconds, pace, status = Counts(), 0.0, RESPONSE, None
     k = 0
     measure(run, seconds, counts)
-    with _interrupts() as interrupted, _bar(steps, algorithm, progress) as update:
+    with _interrupts() as interrupted, _bar(algorithm, progress) as update:
         while status is None:
-            stop = min(steps, (k // every + 1) * every, k + max(1, min(LONGEST, int(min(RESPONSE, pause) / pace))))
+            stop = min(
+                steps,
+                (k // every + 1) * every,
+                k + max(1, min(LONGEST, int(min(RESPONSE, pause, limit - seconds) / pace))),
+            )
             tic = time.perf_counter()
             run = jax.block_until_ready(advance(run, stop, warned))
             elapsed = time.perf_counter() - tic
@@ -141,7 +145,7 @@ def solve(
             status = _why_stop(run, k >= steps, seconds >= limit, interrupted())
             if k > measure.k and (status is not None or k % every == 0 or seconds >= measure.at + pause):
                 measure(run, seconds, counts)
-            update(k, f"|v| = {float(run.info.norm_v):.2e}")
+            update(max(k / steps, seconds / limit), f"step {k}, |v| = {float(run.info.norm_v):.2e}")
 
     return Result(
         x=run.state.x,
@@ -409,8 +413,8 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, previous)
 
 
-def _bar(steps: int, algorithm: Any, shown: bool | None):
-    return progress.bar(steps, type(algorithm).__name__, shown)
+def _bar(algorithm: Any, shown: bool | None):
+    return progress.bar(type(algorithm).__name__, shown)
 
 
 def _check_arguments(problem: Any, algorithm: Any) -> None:

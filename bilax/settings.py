@@ -76,7 +76,7 @@ def _from_toml(path: Path) -> Algorithm:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}.")
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
     for key in content:
@@ -102,5 +102,6 @@ def _written(value: Any) -> str:
     if isinstance(value, Auto):
         return "auto"
     if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.10g}"
+        short = f"{value:.10g}"
+        return short if float(short) == value else repr(value)
     return str(value)

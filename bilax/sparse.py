@@ -39,8 +39,10 @@ class Rows:
         if matrix.nnz >= 2**31:
             raise ValueError(f"the matrix has {matrix.nnz} entries; at most 2**31 - 1 can be numbered.")
         start, length = matrix.indptr[:-1], np.diff(matrix.indptr)
-        start, length, indices = (jnp.asarray(part, jnp.int32) for part in (start, length, matrix.indices))
-        return cls(start, length, indices, jnp.asarray(matrix.data), matrix.shape[1])
+        # A matrix without entries gets one that no row has: nothing can be gathered from an empty array.
+        indices, values = (matrix.indices, matrix.data) if matrix.nnz else (np.zeros(1), np.zeros(1, matrix.dtype))
+        start, length, indices = (jnp.asarray(part, jnp.int32) for part in (start, length, indices))
+        return cls(start, length, indices, jnp.asarray(values), matrix.shape[1])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -55,7 +57,9 @@ class Rows:
         return Rows(start, length, self.indices, self.values, self.columns)
 
     def __matmul__(self, W: jax.Array) -> jax.Array:
-        """Return the product with a matrix of shape (columns, anything)."""
+        """Return the product with a vector, or with a matrix of shape (columns, anything)."""
+        if W.ndim == 1:
+            return (self @ W[:, None])[:, 0]
         if W.ndim != 2 or W.shape[0] != self.columns:
             raise ValueError(f"rows of {self.columns} columns need a matrix of that many rows; got shape {W.shape}.")
         return _product.bind(self.start, self.length, self.indices, self.values, W[None], columns=self.columns)[0]

@@ -82,8 +82,31 @@ def test_a_diverged_run_has_no_end():
     table = runs(ALL | {"VRBO": 1.0})
     table.loc[table.method == "VRBO", "status"] = "diverged"
     judged = verdict("ends with a lower loss", table)
-    assert judged.outcome == "undecided"
+    assert judged.outcome == "fails"
     assert "VRBO diverged" in judged.numbers
+    assert verdict("more steadily", table).outcome == "fails"
+
+
+def test_seeds_that_diverged_or_are_missing_count():
+    table = runs(ALL | {"VRBO": 1.0})
+    table.loc[(table.method == "VRBO") & (table.seed < 2), "status"] = "diverged"
+    assert verdict("ends with a lower loss", table).outcome == "undecided"  # three of five are not enough
+    missing = runs(ALL | {"VRBO": 1.0})
+    missing = missing[~((missing.method == "VRBO") & (missing.seed < 2))]
+    assert verdict("ends with a lower loss", missing).outcome == "undecided"
+
+
+def test_a_tie_is_no_failure_and_a_method_without_runs_no_crash():
+    assert verdict("more steadily", runs(ALL)).outcome == "undecided"
+    without = runs({name: rate for name, rate in ALL.items() if name != "STABLE"} | {"BSA": 1.0})
+    judged = verdict("BSA converges faster", without)
+    assert judged.outcome == "undecided"
+    assert "STABLE no runs" in judged.numbers
+    ends = dict.fromkeys(EXPERIMENTS["fig6a"].methods, 1.0)
+    table = runs(ends, y="test_accuracy", up=True).assign(status="diverged")
+    for claim in CLAIMS:
+        if "fig6a" in claim.where:
+            assert claim.test(Curves(table, "test_accuracy")).outcome != "holds", claim.text
 
 
 def test_best_in_the_middle():

@@ -59,7 +59,7 @@ def test_a_mistake_gets_a_message_not_a_traceback(out, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("reproduce", "fig1d"), "no experiment is called 'fig1d'. Did you mean fig1a? There are fig1a, fig1b,"),
+        (("reproduce", "fig1d"), "no experiment is called 'fig1d'. Did you mean fig1c? There are fig1a, fig1b,"),
         (("reproduce", "fig1a", "--variant", "papre"), "no variant is called 'papre'. Did you mean paper?"),
         (("reproduce", "fig1a", "--budget", "-1"), "--budget must be a number of seconds > 0; got -1"),
         (("reproduce", "fig1a", "--out", "file"), "cannot write into file: file is not a folder"),

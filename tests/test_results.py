@@ -52,7 +52,7 @@ def test_a_line_that_was_cut_off_is_left_out_and_a_damaged_one_is_told(tmp_path)
 
 
 def test_nothing_there(tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no folder .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"):
         load(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="holds no runs"):
         load(tmp_path)

@@ -15,7 +15,9 @@ from bilax.names import unknown
 @app.command(epilog="Example: [bold]bilax demo --out digits.png[/bold]")
 def demo(
     out: Annotated[Path, typer.Option(help="Where to write the picture (PNG).")] = Path("bilax-demo.png"),
-    seed: Annotated[int, typer.Option(min=0, help="Decides the split, the wrong labels and the batches.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Decides the split, the wrong labels and the batches.")
+    ] = 0,
 ) -> None:
     """Find the wrong labels among handwritten digits with MRBO and VRBO: a table and a picture."""
     check_writable(out)

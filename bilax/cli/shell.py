@@ -26,7 +26,7 @@ def main() -> None:
     """Run the program; a user's mistake gets a message, not a traceback."""
     try:
         app()
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)
 

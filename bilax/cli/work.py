@@ -33,7 +33,9 @@ def run(
     noise: Noise = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Iterations.  [default: 1000, or as many as fit]")] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds in the algorithm, at most.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Decides the wrong labels, the start and the batches.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Decides the wrong labels, the start and the batches.")
+    ] = 0,
     sampler: Annotated[str, typer.Option(help="iid, epoch or full.")] = "iid",
     out: Out = RESULTS,
     again: Again = False,
@@ -47,8 +49,7 @@ def run(
 
     resolve(sampler)
     settings.parse(setting)  # a mistake shows before the data are loaded
-    if budget is not None and not (math.isfinite(budget) and budget > 0):
-        raise ValueError(f"--budget must be a number of seconds > 0; got {budget}.")
+    _check_budget(budget)
     if steps is None:
         steps = 1000 if budget is None else execute.FOREVER
     job = execute.Job(_task(problem, noise), settings.write(settings.parse(setting)), seed, sampler, steps, budget)
@@ -58,19 +59,21 @@ def run(
         if not shown:
             shown.extend(name for name in _COLUMNS if name in row)
             console.print(" ".join(f"{_COLUMNS[name]:>9}" for name in shown), style="bold", highlight=False)
-        console.print(" ".join(f"{row[name]:>9.4g}" for name in shown), highlight=False)
+        values = (math.nan if row[name] is None else row[name] for name in shown)
+        console.print(" ".join(f"{value:>9.4g}" for value in values), highlight=False)
 
     console.print(f"{job.task.title}: {escape(job.setting)}", highlight=False, soft_wrap=True)
     folder = execute.run(job, out, again=again, on_row=show)
     facts = manifests(folder)[folder]
-    if not shown:
+    rows = read_rows(folder)
+    if not shown and rows:
         console.print("finished already (--again runs it anew); its last measurement:", highlight=False)
-        show(read_rows(folder)[-1])
+        show(rows[-1])
     for warning in facts.get("warnings", ()):
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False, soft_wrap=True)
     console.print(f"{facts['status']}: {escape(facts['message'])}", highlight=False, soft_wrap=True)
     console.print(
-        f"kept in {folder}; a page of it: [bold]bilax report {shlex.quote(str(out))}[/bold]",
+        f"kept in {escape(str(folder))}; a page of it: [bold]bilax report {escape(shlex.quote(str(out)))}[/bold]",
         highlight=False,
         soft_wrap=True,
     )
@@ -97,7 +100,7 @@ _COLUMNS = {
 def reproduce(
     experiment: Annotated[str, typer.Argument(help="fig1a ... fig7b, table1, all; tuning repeats the searches.")],
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per setting.  [default: 5; table1: 8]")] = None,
-    budget: Annotated[float | None, typer.Option(help="Seconds per run.  [default: 6; newsgroups: 10]")] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds per run.  [default: 5; newsgroups: 10]")] = None,
     variant: Annotated[str, typer.Option(help="paper, tuned or both.")] = "both",
     data: Annotated[str, typer.Option(help="paper, or digits: the same methods on bundled data.")] = "paper",
     quick: Annotated[bool, typer.Option("--quick", help="One seed, one second per run.")] = False,
@@ -106,7 +109,9 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper, or all, and write a page with curves, tables and verdicts."""
     from bilax.experiments import execute, pages, specs
+    from bilax.report import check_installed
 
+    check_installed()  # before hours of running, not after
     names = [*specs.EXPERIMENTS, "table1"] if experiment == "all" else [experiment]
     for name in names:
         if name not in (*specs.EXPERIMENTS, "table1", "tuning"):
@@ -115,8 +120,7 @@ def reproduce(
         raise unknown("variant", variant, (*specs.VARIANTS, "both"))
     if data not in ("paper", "digits"):
         raise unknown("choice of --data", data, ("paper", "digits"))
-    if budget is not None and not (math.isfinite(budget) and budget > 0):
-        raise ValueError(f"--budget must be a number of seconds > 0; got {budget}.")
+    _check_budget(budget)
     check_folder(out)
     if names == ["tuning"]:
         return _tuning(out, quick)
@@ -133,14 +137,17 @@ def reproduce(
             pages.stand_in(one) if data == "digits" else None,
         )
     ]
-    finished = execute.run_all(jobs, out, again=again, announce=lambda text: console.print(text, highlight=False))
-    if finished and "table1" in names:
+    ends = execute.run_all(jobs, out, again=again, announce=lambda text: console.print(text, highlight=False))
+    if "interrupted" not in ends and "table1" in names:
         _table1(out, seeds or 8, quick)
     if chosen:
         _write_report(out)
-    if not finished:
+    if "interrupted" in ends:
         console.print("interrupted; the same command goes on with what is left.", highlight=False)
         raise typer.Exit(INTERRUPTED)
+    if "failed" in ends:
+        console.print("some runs failed; their manifests say why.", highlight=False)
+        raise typer.Exit(1)
 
 
 def _tuning(out: Path, quick: bool) -> None:
@@ -149,8 +156,8 @@ def _tuning(out: Path, quick: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     path = out / "tuned.toml"
     announce = lambda text: console.print(text, highlight=False)  # noqa: E731
-    tuned.run(path, seconds=0.1 if quick else tuned.SECONDS, announce=announce)
-    console.print(f"written: {path}", highlight=False)
+    tuned.run(path, scale=0.02 if quick else 1.0, announce=announce)
+    console.print(f"written: {escape(str(path))}", highlight=False)
 
 
 def _table1(out: Path, seeds: int, quick: bool) -> None:
@@ -176,7 +183,7 @@ def _table1(out: Path, seeds: int, quick: bool) -> None:
         highlight=False,
     )
     (out / "table1.md").write_text(table1.markdown(rows) + "\n")
-    console.print(f"written: {out / 'table1.md'}", highlight=False)
+    console.print(f"written: {escape(str(out / 'table1.md'))}", highlight=False)
 
 
 @app.command(epilog="Example: [bold]bilax tune mrbo --grid gamma=10,100,1000 --grid lam=0.1,0.3,1 --steps 500[/bold]")
@@ -188,7 +195,9 @@ def tune(
     steps: Annotated[int, typer.Option(min=1, help="Iterations of the settings that come to the end.")] = 1000,
     rungs: Annotated[int, typer.Option(min=1, help="Rounds; each keeps the best quarter.")] = 2,
     metric: Annotated[str, typer.Option(help="What to search by; accuracy and AUROC are maximised.")] = "val_loss",
-    seed: Annotated[int, typer.Option(min=0, help="Decides the wrong labels, the start and the batches.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Decides the wrong labels, the start and the batches.")
+    ] = 0,
     sampler: Annotated[str, typer.Option(help="iid, epoch or full.")] = "iid",
     out: Annotated[Path | None, typer.Option(help="Write the winner to this TOML file.")] = None,
 ) -> None:
@@ -228,7 +237,7 @@ def tune(
     console.print(f"best: {escape(trials[0].setting)}", highlight=False, soft_wrap=True)
     if out is not None:
         out.write_text(tuning.toml(trials[0].setting))
-        console.print(f"written: {out}; use it: [bold]bilax run {shlex.quote(str(out))}[/bold]", highlight=False)
+        console.print(f"written: {escape(str(out))}", highlight=False)
 
 
 @app.command(epilog="Example: [bold]bilax report bilax-results[/bold]")
@@ -258,7 +267,12 @@ def _write_report(folder: Path, out: Path | None = None) -> None:
             table.add_row(claim, *(verdicts.get(variant, "") for variant in variants))
         console.print(table)
         path.with_name("verdicts.md").write_text(pages.markdown(page))
-    console.print(f"page: {path}", highlight=False, soft_wrap=True)
+    console.print(f"page: {escape(str(path))}", highlight=False, soft_wrap=True)
+
+
+def _check_budget(budget: float | None) -> None:
+    if budget is not None and not (math.isfinite(budget) and budget > 0):
+        raise ValueError(f"--budget must be a number of seconds > 0; got {budget}.")
 
 
 def _task(problem: str, noise: float | None) -> Any:
@@ -271,6 +285,8 @@ def _axes(grid: list[str]) -> dict[str, Sequence[float]]:
     axes: dict[str, Sequence[float]] = {}
     for text in grid:
         name, sign, values = text.partition("=")
+        if name.strip() in axes:
+            raise ValueError(f"--grid {name.strip()} is given twice.")
         try:
             axes[name.strip()] = [float(value) for value in values.split(",")]
         except ValueError:

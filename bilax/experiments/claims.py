@@ -29,14 +29,16 @@ class Judged(NamedTuple):
 class Effort(NamedTuple):
     """What a run needed to reach a target, or what it had used when it stopped short of it."""
 
-    amount: float
+    amount: float  # infinite for a run that diverged: no budget would have been enough
     reached: bool
 
     def less_than(self, other: "Effort", factor: float = 1.0) -> bool | None:
         """Tell whether ``factor`` times this is below the other; None if the runs do not say."""
         mine = factor * self.amount
-        if self.reached and (other.reached or other.amount >= mine):
-            return mine < other.amount
+        if self.reached and other.reached:
+            return None if mine == other.amount else mine < other.amount
+        if self.reached and other.amount >= mine:
+            return True
         return False if other.reached and mine >= other.amount else None
 
 
@@ -44,7 +46,7 @@ class Curves:
     """The runs of one figure, by method and seed."""
 
     def __init__(self, table: "pandas.DataFrame", y: str):
-        self.y = y
+        self.y, self.worst = y, -math.inf if y == "test_accuracy" else math.inf
         self.runs: dict[str, dict[int, Any]] = {}
         for key, rows in table.groupby(["method", "seed"]):
             method, seed = cast(tuple, key)
@@ -52,21 +54,22 @@ class Curves:
             if len(rows):
                 self.runs.setdefault(str(method), {})[int(seed)] = rows
 
+    def of(self, method: str) -> dict[int, Any]:
+        return self.runs.get(method, {})
+
     def final(self, method: str) -> dict[int, float]:
-        """Return the mean over the last tenth of the measurements, by seed; a diverged run has none."""
+        """Return the mean over the last tenth of the measurements, by seed; the worst there is for a diverged run."""
         return {
-            seed: float(rows[self.y].iloc[-max(1, len(rows) // 10) :].mean())
-            for seed, rows in self.runs[method].items()
-            if "status" not in rows or rows["status"].iloc[-1] != "diverged"
+            seed: self.worst if _diverged(rows) else float(rows[self.y].iloc[-max(1, len(rows) // 10) :].mean())
+            for seed, rows in self.of(method).items()
         }
 
     def effort(self, method: str, axis: str, reached: Callable[[Any], Any]) -> dict[int, Effort]:
         efforts = {}
-        for seed, rows in self.runs[method].items():
+        for seed, rows in self.of(method).items():
             hits = rows[axis][reached(rows)]
-            efforts[seed] = (
-                Effort(float(hits.iloc[0]), True) if len(hits) else Effort(float(rows[axis].iloc[-1]), False)
-            )
+            spent = math.inf if _diverged(rows) else float(rows[axis].iloc[-1])
+            efforts[seed] = Effort(float(hits.iloc[0]), True) if len(hits) else Effort(spent, False)
         return efforts
 
     def to_tenth(self, method: str, axis: str) -> dict[int, Effort]:
@@ -74,8 +77,16 @@ class Curves:
 
     def rise(self, method: str) -> dict[int, float]:
         """Return by how much the curve goes up on average, from one measurement to the next, in its second half."""
-        moves = {seed: rows[self.y].iloc[len(rows) // 2 :].diff().dropna() for seed, rows in self.runs[method].items()}
-        return {seed: float(move.clip(lower=0).mean()) for seed, move in moves.items() if len(move)}
+        rises = {}
+        for seed, rows in self.of(method).items():
+            moves = rows[self.y].iloc[len(rows) // 2 :].diff().dropna()
+            if _diverged(rows) or len(moves):
+                rises[seed] = math.inf if _diverged(rows) else float(moves.clip(lower=0).mean())
+        return rises
+
+
+def _diverged(rows: Any) -> bool:
+    return "status" in rows and rows["status"].iloc[-1] == "diverged"
 
 
 def decide(pairs: Iterable[bool | None]) -> Outcome:
@@ -99,124 +110,136 @@ def together(outcomes: Iterable[Outcome]) -> Outcome:
     return "undecided" if "undecided" in found or not found else "holds"
 
 
-def _below(a: dict[int, float], b: dict[int, float], margin: float = 1.0) -> Outcome:
-    return decide(a[seed] < margin * b[seed] for seed in sorted(a.keys() & b.keys()))
+def each_against_each(
+    winners: Sequence[dict], losers: Sequence[dict], beats: Callable[[Any, Any], bool | None]
+) -> Outcome:
+    """Compare all winners with all losers, seed by seed; a seed that one of them lacks says nothing, but counts."""
+    return together(
+        decide(beats(a[s], b[s]) if s in a and s in b else None for s in sorted(a.keys() | b.keys()))
+        for a in winners
+        for b in losers
+    )
 
 
-def _number(values: Iterable[float]) -> str:
-    values = list(values)
-    return f"{median(values):.3g}" if values else "diverged"
+def _below(margin: float = 1.0) -> Callable[[float, float], bool | None]:
+    return lambda a, b: None if a == b else a < margin * b
+
+
+def _above(a: float, b: float) -> bool | None:
+    return None if a == b else a > b
 
 
 def _efforts(efforts: dict[int, Effort]) -> str:
     """Return the median; runs that stopped short count as more than they used."""
+    if not efforts:
+        return "no runs"
     ordered = sorted(efforts.values(), key=lambda e: (not e.reached, e.amount))
     middle = ordered[(len(ordered) - 1) // 2]
+    if math.isinf(middle.amount):
+        return "diverged"
     return f"{'' if middle.reached else 'more than '}{middle.amount:.3g}"
 
 
-def faster(winners: Sequence[str], losers: Sequence[str], axis: str = "seconds", factor: float = 1.0):
+def _split(values: dict[str, dict], winners: Sequence[str]) -> tuple[list[dict], list[dict]]:
+    return [values[m] for m in winners], [by_seed for m, by_seed in values.items() if m not in winners]
+
+
+def faster(winners: Sequence[str], losers: Sequence[str], axis: str = "seconds", factor: float = 1.0) -> "Test":
     """Each winner needs less than each loser to come to a tenth of the initial loss, by the factor."""
 
     def test(curves: Curves) -> Judged:
         efforts = {method: curves.to_tenth(method, axis) for method in (*winners, *losers)}
-        outcomes = [
-            decide(
-                efforts[w][s].less_than(efforts[loser][s], factor) for s in efforts[w].keys() & efforts[loser].keys()
-            )
-            for w in winners
-            for loser in losers
-        ]
+        outcome = each_against_each(*_split(efforts, winners), lambda a, b: a.less_than(b, factor))
         listed = ", ".join(f"{method} {_efforts(efforts[method])}" for method in efforts)
-        return Judged(together(outcomes), f"{axis} to a tenth of the initial loss: {listed}")
+        return Judged(outcome, f"{axis} to a tenth of the initial loss: {listed}")
 
     return test
 
 
-def lower_end(winners: Sequence[str], losers: Sequence[str]):
+def first_to_half(winner: str, losers: Sequence[str]) -> "Test":
+    """The winner is the first to come to half of the best final accuracy of all."""
+
+    def test(curves: Curves) -> Judged:
+        level = max((median(ends.values()) for m in curves.runs if (ends := curves.final(m))), default=math.nan) / 2
+        efforts = {m: curves.effort(m, "seconds", lambda rows: rows[curves.y] >= level) for m in (winner, *losers)}
+        outcome = each_against_each(*_split(efforts, [winner]), Effort.less_than)
+        listed = ", ".join(f"{method} {_efforts(efforts[method])}" for method in efforts)
+        return Judged(outcome, f"seconds to an accuracy of {level:.2f}: {listed}")
+
+    return test
+
+
+def lower_end(winners: Sequence[str], losers: Sequence[str]) -> "Test":
     """Each winner ends with a lower loss than each loser."""
 
     def test(curves: Curves) -> Judged:
         ends = {method: curves.final(method) for method in (*winners, *losers)}
-        outcomes = [_below(ends[w], ends[loser]) for w in winners for loser in losers]
-        return Judged(together(outcomes), "final loss: " + _listed(ends))
+        return Judged(each_against_each(*_split(ends, winners), _below()), "final loss: " + _listed(ends))
 
     return test
 
 
-def higher_end(winners: Sequence[str], losers: Sequence[str]):
+def higher_end(winners: Sequence[str], losers: Sequence[str]) -> "Test":
     """Each winner ends with a higher accuracy than each loser."""
 
     def test(curves: Curves) -> Judged:
         ends = {method: curves.final(method) for method in (*winners, *losers)}
-        outcomes = [_below(ends[loser], ends[w]) for w in winners for loser in losers]
-        return Judged(together(outcomes), "final accuracy: " + _listed(ends))
+        return Judged(each_against_each(*_split(ends, winners), _above), "final accuracy: " + _listed(ends))
 
     return test
 
 
-def steadier(winner: str, loser: str):
+def steadier(winner: str, loser: str) -> "Test":
     def test(curves: Curves) -> Judged:
         rises = {method: curves.rise(method) for method in (winner, loser)}
-        return Judged(
-            _below(rises[winner], rises[loser]), "mean rise per measurement in the second half: " + _listed(rises)
-        )
+        outcome = each_against_each(*_split(rises, [winner]), _below())
+        return Judged(outcome, "mean rise per measurement in the second half: " + _listed(rises))
 
     return test
 
 
-def best_in_the_middle(order: Sequence[str], best: str):
+def best_in_the_middle(order: Sequence[str], best: str) -> "Test":
     """The final loss falls along the order until the best one, and rises after it."""
 
     def test(curves: Curves) -> Judged:
         ends = {method: curves.final(method) for method in order}
         at = order.index(best)
-        down = [_below(ends[b], ends[a]) for a, b in pairwise(order[: at + 1])]
-        up = [_below(ends[a], ends[b]) for a, b in pairwise(order[at:])]
+        down = [each_against_each([ends[b]], [ends[a]], _below()) for a, b in pairwise(order[: at + 1])]
+        up = [each_against_each([ends[a]], [ends[b]], _below()) for a, b in pairwise(order[at:])]
         return Judged(together(down + up), "final loss: " + _listed(ends))
 
     return test
 
 
-def first_to_half(winner: str, losers: Sequence[str]):
-    """The winner is the first to come to half of the best final accuracy of all."""
-
-    def test(curves: Curves) -> Judged:
-        level = max(median(ends.values()) for method in curves.runs if (ends := curves.final(method))) / 2
-        efforts = {m: curves.effort(m, "seconds", lambda rows: rows[curves.y] >= level) for m in (winner, *losers)}
-        outcomes = [
-            decide(
-                efforts[winner][s].less_than(efforts[loser][s]) for s in efforts[winner].keys() & efforts[loser].keys()
-            )
-            for loser in losers
-        ]
-        listed = ", ".join(f"{method} {_efforts(efforts[method])}" for method in efforts)
-        return Judged(together(outcomes), f"seconds to an accuracy of {level:.2f}: {listed}")
-
-    return test
-
-
-def poor(methods: Sequence[str], share: float = 0.9):
-    """These methods end below a share of the best accuracy."""
+def poor(methods: Sequence[str], share: float = 0.9) -> "Test":
+    """These methods end below a share of the best accuracy of the others."""
 
     def test(curves: Curves) -> Judged:
         ends = {method: curves.final(method) for method in curves.runs}
-        best = max((ends[m] for m in ends if m not in methods), key=lambda e: median(e.values()) if e else -math.inf)
-        outcomes = [_below(ends[m], best, share) for m in methods]
-        return Judged(together(outcomes), "final accuracy: " + _listed(ends))
+        others = [by_seed for method, by_seed in ends.items() if method not in methods]
+        best = max(others, key=lambda by_seed: median(by_seed.values()), default={})
+        outcome = each_against_each([ends.get(m, {}) for m in methods], [best], _below(share))
+        return Judged(outcome, "final accuracy: " + _listed(ends))
 
     return test
 
 
 def _listed(values: dict[str, dict[int, float]]) -> str:
-    return ", ".join(f"{method} {_number(by_seed.values())}" for method, by_seed in values.items())
+    def told(by_seed: dict[int, float]) -> str:
+        middle = median(by_seed.values()) if by_seed else math.nan
+        return "no runs" if not by_seed else f"{middle:.3g}" if math.isfinite(middle) else "diverged"
+
+    return ", ".join(f"{method} {told(by_seed)}" for method, by_seed in values.items())
+
+
+Test: TypeAlias = Callable[[Curves], Judged]
 
 
 @dataclass(frozen=True)
 class Claim:
     text: str
     where: tuple[str, ...]  # the figures it is about
-    test: Callable[[Curves], Judged]
+    test: Test
 
 
 _SINGLE_LOOP = ("MSTSA", "SUSTAIN", "STABLE")

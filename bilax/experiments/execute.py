@@ -17,7 +17,7 @@ from bilax.experiments.tasks import Made, Task
 from bilax.results import FINISHED, Record, Result, manifests
 from bilax.runner import UnsafeEta, solve
 
-MEASUREMENTS = 60  # per run, about
+MEASUREMENTS = 40  # per run, about
 LEAST_TRUSTED = 40  # images kept for the gallery
 FOREVER = 10**9
 
@@ -102,13 +102,18 @@ def run(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict], No
                 every_seconds=None if job.budget is None else job.budget / MEASUREMENTS,
                 time_limit=job.budget,
                 on_row=measured,
+                progress=None if on_row is None else False,  # who sees the rows needs no bar
             )
         except MemoryError as error:
             record.end(status="failed", message=str(error))
             return folder
         except BaseException as error:
-            record.end(status="failed", message=f"{type(error).__name__}: {error}")
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            record.end(status=status, message=f"{type(error).__name__}: {error}")
             raise
+    for warning in caught:
+        if not issubclass(warning.category, UnsafeEta):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     _keep(record, made, result)
     record.end(
         status=result.status,
@@ -138,16 +143,20 @@ def _keep(record: Record, made: Made, result: Result) -> None:
     )
 
 
-def run_all(todo: Sequence[Job], out: Path, *, again: bool = False, announce: Announce = lambda text: None) -> bool:
-    """Run the jobs in an order that loads each data set once per seed; tell whether all came to an end."""
-    unique = {job.folder: job for job in sorted(todo, key=lambda job: (job.seed, job.task.name))}
+def run_all(todo: Sequence[Job], out: Path, *, again: bool = False, announce: Announce = lambda text: None) -> set[str]:
+    """Run the jobs in an order that loads each data set once per seed; return how they ended, up to a Ctrl-C."""
+    ends = set()
+    unique: dict[str, Job] = {}
+    for job in sorted(todo, key=lambda job: (job.seed, job.task.name)):
+        unique.setdefault(job.folder, job)
     for number, job in enumerate(unique.values(), 1):
         folder = run(job, out, again=again)
         facts = manifests(folder)[folder]
         announce(f"{number}/{len(unique)}  {job.task.title}, {job.method}, seed {job.seed}: {_told(facts)}")
-        if facts["status"] == "interrupted":
-            return False
-    return True
+        ends.add(facts["status"])
+        if "interrupted" in ends:
+            break
+    return ends
 
 
 def _told(facts: dict[str, Any]) -> str:

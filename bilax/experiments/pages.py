@@ -9,10 +9,11 @@ import numpy as np
 
 from bilax import settings
 from bilax.experiments.claims import CLAIMS, Curves, together
-from bilax.experiments.execute import sampler_of
+from bilax.experiments.execute import FOREVER, sampler_of
 from bilax.experiments.specs import EXPERIMENTS, VARIANTS, Experiment
 from bilax.report import Figure, Gallery, Method, Page, Specimen, Verdict
-from bilax.results import ARRAYS, manifests, read_rows
+from bilax.report.needs import needs
+from bilax.results import ARRAYS, FINISHED, ROWS, manifests, read_rows
 
 if TYPE_CHECKING:
     import pandas
@@ -37,10 +38,11 @@ class Plate(NamedTuple):
 def page(folder: str | Path) -> Page:
     """Return the page of all runs below a folder."""
     runs = [Run(path, facts) for path, facts in manifests(_checked(folder)).items()]
-    started = [run for run in runs if (run.folder / "rows.jsonl").is_file()]
+    started = [run for run in runs if (run.folder / ROWS).is_file()]
     if not started:
         raise ValueError(f"{folder} holds no runs; `bilax run` and `bilax reproduce` write them.")
-    plates = [plate for variant in VARIANTS for name in EXPERIMENTS for plate in _of_paper(name, variant, started)]
+    ended = [run for run in runs if run.facts["status"] in (*FINISHED, "failed")]
+    plates = [plate for variant in VARIANTS for name in EXPERIMENTS for plate in _of_paper(name, variant, ended)]
     used = {run.folder for plate in plates for run in plate.runs}
     plates += _own([run for run in started if run.folder not in used])
     return Page(
@@ -60,24 +62,28 @@ def _checked(folder: str | Path) -> Path:
 
 
 def _of_paper(name: str, variant: str, runs: list[Run]) -> list[Plate]:
-    """Return an experiment's plates, one per data set that all of its methods were run on."""
+    """Return an experiment's plates, one per data set that all of its methods were run on with the same budget."""
     experiment = EXPERIMENTS[name]
     wanted = {}
     for method in experiment.methods:
         setting = settings.write(settings.parse(experiment.family.setting(method, variant)))
         wanted[method] = (setting, sampler_of(method))
     plates = []
-    for task in dict.fromkeys(run.facts["task"] for run in runs):
-        if _belongs(task, experiment):
+    for task in dict.fromkeys(run.facts["task"] for run in runs if _belongs(run.facts["task"], experiment)):
+        timed = [run for run in runs if run.facts["task"] == task and run.facts["budget"] is not None]
+        for budget in sorted({run.facts["budget"] for run in timed}, reverse=True):
             found = {
-                method: _latest(
-                    [r for r in runs if (r.facts["setting"], r.facts["sampler"]) == key and r.facts["task"] == task]
-                )
-                for method, key in wanted.items()
+                method: [run for run in timed if _has(run, budget, *setting)] for method, setting in wanted.items()
             }
             if all(found.values()):
-                plates.append(_plate(experiment, variant, task, found))
+                plates.append(_plate(experiment, variant, task, budget, found))
+                break
     return plates
+
+
+def _has(run: Run, budget: float, setting: str, sampler: str) -> bool:
+    facts = run.facts
+    return (facts["budget"], facts["setting"], facts["sampler"], facts["steps"]) == (budget, setting, sampler, FOREVER)
 
 
 def _belongs(task: str, experiment: Experiment) -> bool:
@@ -91,20 +97,17 @@ def stand_in(experiment: Experiment) -> Any:
     return replace(experiment.task, data=data)
 
 
-def _latest(runs: list[Run]) -> list[Run]:
-    """Of several runs of a seed, with different budgets, return the one that was begun last."""
-    return list({run.facts["seed"]: run for run in sorted(runs, key=lambda run: run.facts["started"])}.values())
-
-
-def _plate(experiment: Experiment, variant: str, task: str, found: dict[str, list[Run]]) -> Plate:
+def _plate(experiment: Experiment, variant: str, task: str, budget: float, found: dict[str, list[Run]]) -> Plate:
     own = task == experiment.task.name
     title = experiment.title if own else f"{experiment.title} (here: {next(iter(found.values()))[0].facts['title']})"
-    budgets = {run.facts["budget"] for runs in found.values() for run in runs}
-    words = {"paper": "Settings of the paper", "tuned": "eta below 1/L and step sizes found by search"}[variant]
+    words = {
+        "paper": "Settings of the paper, and ours where it is silent",
+        "tuned": "eta below 1/L, step sizes found by search (STABLE: the paper's)",
+    }[variant]
     figure = Figure(
         name=f"{experiment.name}-{variant}" + ("" if own else "-digits"),
         title=f"{title}, {variant}",
-        caption=f"{words}; {' and '.join(f'{b:g} s' for b in sorted(budgets) if b)} per run, in the algorithm alone.",
+        caption=f"{words}; {budget:g} s per run, in the algorithm alone.",
         table=_table(found),
         methods=tuple(_method(name, runs) for name, runs in found.items()),
         x=experiment.x,
@@ -120,15 +123,9 @@ def _own(runs: list[Run]) -> list[Plate]:
     plates = []
     for task in dict.fromkeys(run.facts["task"] for run in runs):
         these = [run for run in runs if run.facts["task"] == task]
-        settings_of: dict[str, set[str]] = {}
-        for run in these:
-            settings_of.setdefault(run.facts["method"], set()).add(run.facts["setting"] + run.facts["sampler"])
         found: dict[str, list[Run]] = {}
         for run in these:
-            name = run.facts["method"]
-            label = name if len(settings_of[name]) == 1 else run.facts["setting"]
-            found.setdefault(label, []).append(run)
-        found = {label: _latest(some) for label, some in found.items()}
+            found.setdefault(_label(run, these), []).append(run)
         y = "train_loss" if (these[0].folder / ARRAYS).is_file() else "test_loss"
         figure = Figure(
             name="runs-" + task.replace(".", "_"),
@@ -143,16 +140,28 @@ def _own(runs: list[Run]) -> list[Plate]:
     return plates
 
 
-def _table(found: dict[str, list[Run]]) -> "pandas.DataFrame":
-    import pandas
+def _label(run: Run, others: list[Run]) -> str:
+    """Return the shortest name that tells a run's curve from the others: its method, its setting, or all about it."""
+    namesakes = [other for other in others if other.facts["method"] == run.facts["method"]]
+    kinds = {tuple(other.facts[name] for name in ("setting", "sampler", "steps", "budget")) for other in namesakes}
+    if len(kinds) == 1:
+        return run.facts["method"]
+    facts = run.facts
+    if len({kind[0] for kind in kinds}) == len(kinds):
+        return facts["setting"]
+    steps = f", {facts['budget']:g} s" if facts["budget"] else f", {facts['steps']} steps"
+    return f"{facts['setting']}, {facts['sampler']}{steps}"
 
+
+def _table(found: dict[str, list[Run]]) -> "pandas.DataFrame":
+    pandas: Any = needs("pandas")
     rows = [
         {"method": method, "seed": run.facts["seed"], "status": run.facts["status"], **row}
         for method, runs in found.items()
         for run in runs
         for row in read_rows(run.folder)
     ]
-    return pandas.DataFrame(rows)
+    return pandas.DataFrame(rows, columns=None if rows else ["method", "seed", "status", "k", "seconds"])
 
 
 def _method(name: str, runs: list[Run]) -> Method:
@@ -164,7 +173,8 @@ def _method(name: str, runs: list[Run]) -> Method:
     if any(run.facts.get("warnings") for run in runs):
         notes.append(next(run.facts["warnings"][0] for run in runs if run.facts.get("warnings")))
     first = runs[0].facts
-    return Method(name, first["setting"], first["command"], "; ".join(notes))
+    sampler = "" if first["sampler"] == "iid" else f", sampler {first['sampler']}"
+    return Method(name, first["setting"] + sampler, first["command"], "; ".join(notes))
 
 
 def _verdicts(plates: list[Plate]) -> list[Verdict]:
@@ -174,7 +184,8 @@ def _verdicts(plates: list[Plate]) -> list[Verdict]:
             if plate.experiment in claim.where:
                 judged = claim.test(Curves(plate.figure.table, plate.figure.y))
                 where = plate.figure.title.removesuffix(f", {plate.variant}")
-                verdicts.append(Verdict(claim.text, where, plate.variant, judged.outcome, judged.numbers))
+                variant = plate.variant + (", on digits" if plate.figure.name.endswith("-digits") else "")
+                verdicts.append(Verdict(claim.text, where, variant, judged.outcome, judged.numbers))
     return verdicts
 
 
@@ -239,10 +250,7 @@ def _gallery(title: str, variant: str, auroc: float, method: str, run: Run) -> G
 
 
 def _arrays(run: Run) -> dict[str, np.ndarray]:
-    path = run.folder / ARRAYS
-    if not path.is_file():
-        return {}
-    with np.load(path) as file:
+    with np.load(run.folder / ARRAYS) as file:
         return dict(file)
 
 
@@ -252,9 +260,9 @@ def _introduction(plates: list[Plate], runs: list[Run]) -> str:
     if any(plate.experiment for plate in plates):
         text += (
             " The experiments of “Provably Faster Algorithms for Bilevel Optimization” (Yang, Ji and Liang, NeurIPS "
-            "2021), run with the algorithms as published. In the variant “paper” every setting is the paper's; in the "
-            "variant “tuned” the step eta of the Neumann series is kept below 1/L and the step sizes were searched, "
-            "with the same effort for every method."
+            "2021), run with the algorithms as published. In the variant “paper” every setting that the paper states is "
+            "its own; in the variant “tuned” the step eta of the Neumann series is kept below 1/L and the step sizes were searched, "
+            "with the same effort for every method but STABLE, which keeps the paper's."
         )
     return text + "\n\nSeconds are spent in the algorithm alone: compilation and measuring are not counted."
 

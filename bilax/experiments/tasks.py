@@ -39,7 +39,7 @@ class Task:
             raise unknown("problem", self.data, TITLES)
         if self.cleans and (self.noise is None or not 0 <= self.noise < 1):
             raise ValueError(
-                f"{self.data} needs a noise rate from 0 to 1, the share of wrong labels; got {self.noise}."
+                f"{self.data} needs a noise rate (the share of wrong labels), at least 0 and below 1; got {self.noise}."
             )
         if not self.cleans and self.noise is not None:
             raise ValueError(f"{self.data} has no wrong labels to find; leave the noise rate out.")

@@ -1,8 +1,8 @@
 """The searches behind the tuned variants, the same effort for every method. What they found is in tuned.toml.
 
 The paper's eta = 0.5 breaks its own condition eta < 1/L on MNIST, and its outer steps of 0.1 leave 20,000 weights where
-they were. So eta is measured (eta=auto: 0.9/L), and the step sizes are searched over the paper's range, 0.001 to 1, and
-beyond, by the validation loss: the outer objective, which needs no clean training labels.
+they were. So eta is measured (eta=auto: 0.9/L), and the step sizes are searched around the paper's and far beyond, by
+the validation loss: the outer objective, which needs no clean training labels. The horizon is that of a figure's run.
 """
 
 from collections.abc import Callable
@@ -12,48 +12,46 @@ from typing import Any
 
 from bilax import settings
 from bilax.experiments.execute import sampler_of
-from bilax.experiments.specs import FAMILIES, UNTUNED, Family
+from bilax.experiments.specs import SEARCHED, UNTUNED, Family
 from bilax.experiments.tuning import search
 from bilax.problem import Problem
 from bilax.results import environment
 from bilax.runner import solve
 
-GRIDS = {  # outer steps, inner steps: 24 settings per method
-    "mnist": ((0.1, 3, 100, 3000), (0.001, 0.01, 0.03, 0.1, 0.3, 1)),
-    "newsgroups-100": ((0.1, 3, 100, 3000), (1, 10, 30, 100, 300, 1000)),
-    "newsgroups-1000": ((0.1, 3, 100, 3000), (1, 10, 30, 100, 300, 1000)),
+GRIDS = {  # outer steps, inner steps: 25 settings per method
+    "mnist": ((0.1, 10, 300, 3000, 30_000), (0.001, 0.01, 0.03, 0.1, 0.3)),
+    "newsgroups": ((0.1, 10, 300, 3000, 30_000), (10, 30, 100, 300, 1000)),
 }
-LANES = 6
-SECONDS = 3.0  # a setting that comes to the end gets as many steps as the method takes in this time
-PILOT = 1.5
+RUNGS, LANES = 3, 7  # 25 settings to a sixteenth of the horizon, 7 to a quarter, 2 to the end
+PILOT = 2.0  # seconds
 
 
 def run(
     out: Path,
     *,
-    seconds: float = SECONDS,
-    families: tuple[Family, ...] = FAMILIES,
+    scale: float = 1.0,
+    families: tuple[Family, ...] = SEARCHED,
     announce: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Search for all families and write the winners, with how they were found, to a TOML file."""
     facts = environment()
     lines = [
         f"# Found by `bilax reproduce tuning` on {date.today()}, {facts['machine']['processor']}, by validation loss,",
-        "# seed 0, eta=auto, a grid of 24 settings per method, of which a quarter",
-        f"# went on to `steps` iterations (about {seconds:g} s of the method); `trials` has outer, inner, steps, loss.",
+        "# seed 0, eta=auto, a grid of 25 settings per method, of which the two best went to `steps` iterations: about",
+        "# as many as fit into the budget of a figure's run. `trials` has outer step, inner step, iterations, loss.",
     ]
     for family in families:
         for method in dict.fromkeys(name for name in family.recipes if not name.startswith("VRBO-")):
             if method not in UNTUNED:
-                announce(f"{family.name}: {method} ...")
-                lines += ["", *_entry(family, method, seconds, announce)]
+                announce(f"{family.search}: {method} ...")
+                lines += ["", *_entry(family, method, scale, announce)]
                 out.write_text("\n".join(lines) + "\n")  # what was found so far is kept
 
 
-def _entry(family: Family, method: str, seconds: float, announce: Callable[[str], None]) -> list[str]:
+def _entry(family: Family, method: str, scale: float, announce: Callable[[str], None]) -> list[str]:
     problem = family.tuned_on.make(0).problem
     sampler = sampler_of(method)
-    outer, inner = GRIDS[family.name]
+    outer, inner = GRIDS[family.search]
     recipe = family.recipes[method]
     points: dict[str, tuple[float, float]] = {}
     candidates: list[Any] = []
@@ -61,20 +59,20 @@ def _entry(family: Family, method: str, seconds: float, announce: Callable[[str]
         for y in inner:
             candidates.append(settings.parse(recipe(x, y, "auto")))
             points[settings.write(candidates[-1])] = (x, y)
-    steps = max(4, round(seconds / _pace(problem, candidates[0], sampler)))
+    steps = max(4, round(scale * family.budget / _pace(problem, candidates[0], sampler)))
 
     def score(x: Any, y: Any) -> float:
         assert problem.metrics is not None
         return float(problem.metrics(x, y)["val_loss"])
 
-    trials = search(problem, candidates, score, steps=steps, lanes=LANES, sampler=sampler)
+    trials = search(problem, candidates, score, steps=steps, rungs=RUNGS, lanes=LANES, sampler=sampler)
     best = points[trials[0].setting]
-    announce(f"{family.name}: {method}: outer {best[0]:g}, inner {best[1]:g}, validation loss {trials[0].score:.4g}")
+    announce(f"{family.search}: {method}: outer {best[0]:g}, inner {best[1]:g}, validation loss {trials[0].score:.4g}")
     listed = ", ".join(
         f"[{points[t.setting][0]:g}, {points[t.setting][1]:g}, {t.steps}, {t.score:.4g}]" for t in trials
     )
     return [
-        f'[{family.name}."{method}"]',
+        f'[{family.search}."{method}"]',
         f"outer = {best[0]:g}",
         f"inner = {best[1]:g}",
         f"steps = {steps}",
@@ -86,5 +84,5 @@ def _pace(problem: Problem, algorithm: Any, sampler: str) -> float:
     """Return the seconds per step, without the first half of a short run, where eta=auto measures L most often."""
     options: dict[str, Any] = dict(sampler=sampler, time_limit=PILOT, every_seconds=PILOT / 10, metrics=lambda x, y: {})
     rows = solve(problem, algorithm, steps=10**9, **options).history
-    last, half = rows[-1], rows[len(rows) // 2 if len(rows) > 3 else 0]
+    last, half = rows[-1], rows[len(rows) // 2 if len(rows) > 2 else 0]
     return (last["seconds"] - half["seconds"]) / (last["k"] - half["k"])

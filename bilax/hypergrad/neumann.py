@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from bilax.oracle import Counts, Oracle
+from bilax.sampler import take
 from bilax.tree import axpy, mean, norm, scale, size
 from bilax.types import Key, PyTree, Scalar
 
@@ -62,7 +63,7 @@ def hypergrad_per_sample(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: 
 
     def chain(i):
         def alone(batch):
-            return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, i, 1), batch)
+            return take(batch, i[None])
 
         single = oracle._replace(draw_G=lambda key, size: alone(oracle.draw_G(key, size)))
         return hypergrad(single, x, y, B._replace(F=alone(B.F), G=alone(B.G)), eta)

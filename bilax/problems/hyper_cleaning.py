@@ -98,7 +98,7 @@ def _metrics(data: HyperCleaning) -> Metrics:
         return {
             **losses_and_accuracy(y.T, parts),
             "auroc": auroc(-weights, corrupted),
-            "weight_clean": weights[~corrupted].mean(),
+            "weight_clean": np.nan if corrupted.all() else weights[~corrupted].mean(),
             "weight_corrupted": weights[corrupted].mean() if corrupted.any() else np.nan,
         }
 

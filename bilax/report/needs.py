@@ -4,6 +4,12 @@ import importlib
 from typing import Any
 
 
+def check_installed() -> None:
+    """Refuse now what a report would refuse later."""
+    for module in ("pandas", "plotly", "matplotlib"):
+        needs(module)
+
+
 def needs(module: str) -> Any:
     """Import a module late, or say how to get it.
 
