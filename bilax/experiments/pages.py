@@ -260,9 +260,9 @@ def _introduction(plates: list[Plate], runs: list[Run]) -> str:
     if any(plate.experiment for plate in plates):
         text += (
             " The experiments of “Provably Faster Algorithms for Bilevel Optimization” (Yang, Ji and Liang, NeurIPS "
-            "2021), run with the algorithms as published. In the variant “paper” every setting that the paper states is "
-            "its own; in the variant “tuned” the step eta of the Neumann series is kept below 1/L and the step sizes were searched, "
-            "with the same effort for every method but STABLE, which keeps the paper's."
+            "2021), run with the algorithms as published. In the variant “paper” every setting that the paper states "
+            "is its own; in the variant “tuned” the step eta of the Neumann series is kept below 1/L and the steps "
+            "were searched, with the same effort for every method but STABLE, which keeps the paper's."
         )
     return text + "\n\nSeconds are spent in the algorithm alone: compilation and measuring are not counted."
 
