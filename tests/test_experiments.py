@@ -8,7 +8,7 @@ import pytest
 
 from bilax import settings
 from bilax.experiments import execute, pages, specs
-from bilax.experiments.specs import EXPERIMENTS, FAMILIES, MNIST, NEWS_100, NEWS_1000, VARIANTS
+from bilax.experiments.specs import EXPERIMENTS, FAMILIES, MNIST, NEWS_100, NEWS_1000
 from bilax.experiments.tasks import Task
 from bilax.report import write
 from bilax.results import Record, load, manifests, read_rows
@@ -64,9 +64,9 @@ def test_momentum_starts_alike_and_eta_is_measured_in_the_tuned_variant():
                 if type(method).__name__ in ("MRBO", "MRBOD"):
                     assert method.c1 == method.c2 == 0.5
                 if type(method).__name__ == "SUSTAIN":
-                    assert method.c_f * (method.c / 10) ** 2 == pytest.approx(0.5)
+                    assert method.c_f * (method.c / 10) ** 2 == pytest.approx(0.5, rel=1e-4)
                 if type(method).__name__ == "MSTSA":
-                    assert method.c * method.alpha == pytest.approx(0.5)
+                    assert method.c * method.alpha == pytest.approx(0.5, rel=1e-4)
 
 
 def test_the_record_of_the_search_is_of_equal_effort_and_names_the_winner():
@@ -88,17 +88,18 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("results")
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_every_experiment_runs_end_to_end_on_digits(folder, variant):
+# All in the settings of the paper; the tuned ones differ in numbers and in eta=auto only, so two stand for all.
+@pytest.mark.parametrize(("variant", "names"), [("paper", tuple(EXPERIMENTS)), ("tuned", ("fig1c", "fig6a", "fig6b"))])
+def test_every_experiment_runs_end_to_end_on_digits(folder, variant, names):
     jobs = [
         job
-        for experiment in EXPERIMENTS.values()
-        for job in execute.jobs(experiment, variant, [0], 0.01, pages.stand_in(experiment))
+        for name in names
+        for job in execute.jobs(EXPERIMENTS[name], variant, [0], 0.01, pages.stand_in(EXPERIMENTS[name]))
     ]
     assert execute.run_all(jobs, folder) == {"timeout"}
     page = pages.page(folder)
     mine = [figure for figure in page.figures if figure.name.endswith(f"-{variant}-digits")]
-    assert [figure.name.split("-")[0] for figure in mine] == list(EXPERIMENTS)
+    assert [figure.name.split("-")[0] for figure in mine] == list(names)
     for figure in mine:
         assert set(figure.table["method"]) == {method.name for method in figure.methods}
         assert figure.table[figure.y].notna().all()

@@ -5,8 +5,8 @@ once eta > 2/L. ``eta="auto"`` uses 0.9/L, with L the largest one of as many bat
 256 samples: a factor made of a single sample must be safe for the most curved sample. L changes as x and y move, so
 it is measured again
 
-- when x or y has moved by more than a fifth of its norm since the last measurement, and a tenth as many steps have
-  passed as there were before it (so the measurements get rarer), or
+- when x or y has moved by more than a fifth of its norm since the last measurement, and as many steps have passed
+  as there were before it (so the measurements get rarer and cost little in the long run), or
 - when the last series grew; L is then at least (1 + growth)/eta, whatever power iteration finds.
 
 Both tests look at the state alone, so neither the chunk length nor a restart changes what is done.
@@ -20,13 +20,13 @@ import jax.numpy as jnp
 from bilax.hypergrad.neumann import grew
 from bilax.hyperparameters import Auto, Eta
 from bilax.oracle import Oracle
-from bilax.tree import axpy, norm, normal_like, scale, size, where
+from bilax.tree import axpy, norm, normal_like, scale, size
 from bilax.types import Key, PyTree, Scalar
 
 ITERATIONS = 20
 SAMPLES = 256
 MOVED = 0.2
-PAUSE = 1.1
+PAUSE = 2
 
 
 class Gauge(NamedTuple):
@@ -64,15 +64,19 @@ def read(
         return cast(Scalar, eta), None
     moved = (_moved(x, gauge.x) | _moved(y, gauge.y)) & (gauge.k > PAUSE * gauge.k_measured)
     due = grew(gauge.growth) | moved
-    # A loop of no passes instead of a branch: under vmap, a branch would always be taken.
-    iterations = jnp.where(due, ITERATIONS, 0)
-    L, samples = largest_eigenvalue(oracle, key, x, y, 1 if per_sample else S, iterations)
-    at_least = jnp.where(jnp.isfinite(gauge.growth), (1 + gauge.growth) * gauge.L / eta.fraction, 0)
-    L = jnp.where(due, jnp.maximum(L, jnp.where(grew(gauge.growth), at_least, 0)), gauge.L)
-    here_x, here_y = where(due, (x, y), (gauge.x, gauge.y))
-    k_measured = jnp.where(due, gauge.k, gauge.k_measured)
-    calls = (iterations * samples).astype(jnp.int32)
-    gauge = Gauge(L, here_x, here_y, gauge.k + 1, k_measured, gauge.growth, calls)
+
+    def measure():
+        # Under vmap the branch is always taken: its loop has no passes then, unless one of the runs is due.
+        L, samples = largest_eigenvalue(oracle, key, x, y, 1 if per_sample else S, jnp.where(due, ITERATIONS, 0))
+        at_least = jnp.where(jnp.isfinite(gauge.growth), (1 + gauge.growth) * gauge.L / eta.fraction, 0)
+        L = jnp.maximum(L, jnp.where(grew(gauge.growth), at_least, 0))
+        return L, x, y, gauge.k, jnp.full_like(gauge.probes, ITERATIONS * samples)
+
+    def keep():
+        return gauge.L, gauge.x, gauge.y, gauge.k_measured, jnp.zeros_like(gauge.probes)
+
+    L, here_x, here_y, k_measured, probes = jax.lax.cond(due, measure, keep)
+    gauge = Gauge(L, here_x, here_y, gauge.k + 1, k_measured, gauge.growth, probes)
     return eta.fraction / jnp.maximum(L, jnp.finfo(L.dtype).tiny ** 0.5), gauge
 
 
