@@ -18,6 +18,21 @@ def bilax_command(*arguments, cwd=None):
     return subprocess.run([sys.executable, "-m", "bilax", *arguments], capture_output=True, text=True, cwd=cwd)
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch, capsys):
+    """Run a command in this process and in an empty folder: quicker than a process for each."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["bilax", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        written = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, stopped.value.code or 0, written.out, written.err)
+
+    return command
+
+
 def test_help_and_version():
     run = bilax_command("--help")
     assert run.returncode == 0
@@ -75,55 +90,49 @@ def test_a_mistake_gets_a_message_not_a_traceback(out, tmp_path):
         (("report", "."), ". holds no runs"),
     ],
 )
-def test_mistakes_get_a_message(arguments, message, tmp_path, capsys, monkeypatch):
-    """In this process, which is quicker than one for each."""
-    monkeypatch.chdir(tmp_path)
+def test_mistakes_get_a_message(arguments, message, here, tmp_path):
     (tmp_path / "file").touch()
-    monkeypatch.setattr(sys, "argv", ["bilax", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 1
-    told = " ".join(capsys.readouterr().err.split())
+    run = here(*arguments)
+    assert run.returncode == 1
+    told = " ".join(run.stderr.split())
     assert told.startswith("error: ")
     assert message in told
 
 
-def test_run_tune_and_report(tmp_path):
-    run = bilax_command("run", "mrbo[gamma=300,lam=1,S=50,eta=0.05]", "--steps", "60", cwd=tmp_path)
+def test_run_tune_and_report(here, tmp_path):
+    run = here("run", "mrbo[gamma=300,lam=1,S=50,eta=0.05]", "--steps", "60")
     assert run.returncode == 0, run.stderr
     assert "digits, 30 % wrong labels: mrbo[gamma=300,lam=1," in run.stdout
     assert "k   seconds   samples     train       val      test  accuracy     AUROC" in run.stdout
     assert "done: 60 steps taken." in run.stdout
-    again = bilax_command("run", "mrbo[gamma=300,lam=1,S=50,eta=0.05]", "--steps", "60", cwd=tmp_path)
+    again = here("run", "mrbo[gamma=300,lam=1,S=50,eta=0.05]", "--steps", "60")
     assert "finished already" in again.stdout
-    tuned = bilax_command(
+    tuned = here(
         "tune", "mrbo[S=50,eta=0.05]", "--grid", "gamma=1,300", "--grid", "lam=0.1,1", "--steps", "40", "--out", "w.toml",
-        cwd=tmp_path,
     )  # fmt: skip
     assert tuned.returncode == 0, tuned.stderr
     assert "best: mrbo[gamma=" in tuned.stdout
     assert bilax.ALGORITHMS["mrbo"] is type(settings.parse(str(tmp_path / "w.toml")))
-    report = bilax_command("report", cwd=tmp_path)
+    report = here("report")
     assert report.returncode == 0, report.stderr
     assert (tmp_path / "bilax-results" / "report.html").stat().st_size > 10**6
     assert (tmp_path / "bilax-results" / "figures" / "runs-digits-p0_3.png").is_file()
 
 
-def test_a_run_that_diverges_fails_with_what_to_do(tmp_path):
-    run = bilax_command("run", "mrbo[gamma=1e30,lam=1e30,eta=0.05]", "--steps", "50", cwd=tmp_path)
+def test_a_run_that_diverges_fails_with_what_to_do(here):
+    run = here("run", "mrbo[gamma=1e30,lam=1e30,eta=0.05]", "--steps", "50")
     assert run.returncode == 1
     assert "diverged: step" in run.stdout
     assert "Try smaller step sizes." in run.stdout
 
 
-def test_reproduce_prints_verdicts_and_writes_a_page(tmp_path):
-    run = bilax_command(
+def test_reproduce_prints_verdicts_and_writes_a_page(here, tmp_path):
+    run = here(
         "reproduce", "fig1c", "--data", "digits", "--variant", "paper", "--budget", "0.01", "--seeds", "1", "--out", "r",
-        cwd=tmp_path,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert "5/5" in run.stdout
-    assert "MRBO is the fastest of the single-loop momentum methods" in " ".join(run.stdout.split())
+    assert "MRBO is the fastest" in run.stdout
     assert (tmp_path / "r" / "report.html").is_file()
     assert (tmp_path / "r" / "figures" / "fig1c-paper-digits.pdf").is_file()
 
@@ -141,13 +150,13 @@ def test_unknown_command():
     assert "Traceback" not in run.stderr
 
 
-def test_demo_end_to_end(tmp_path):
-    run = bilax_command("demo", cwd=tmp_path)
+def test_demo_prints_a_table_and_draws_a_picture(here, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "METHODS", {name: (method, 20) for name, (method, _) in demo.METHODS.items()})
+    run = here("demo")
     assert run.returncode == 0, run.stderr
-    text = run.stdout
-    assert "1000 digits, 400 of them with a wrong label; 200 trusted ones." in text
+    assert "1000 digits, 400 of them with a wrong label; 200 trusted ones." in run.stdout
     for name in ("all labels", "trusted only", "MRBO", "VRBO", "HV"):
-        assert name in text
+        assert name in run.stdout
     picture = (tmp_path / "bilax-demo.png").read_bytes()
     assert picture[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", picture[16:24])
