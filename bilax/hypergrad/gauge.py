@@ -62,21 +62,22 @@ def read(
     """Return the eta to use at (x, y), and the gauge after a new measurement if one was due."""
     if gauge is None or not isinstance(eta, Auto):
         return cast(Scalar, eta), None
-    moved = (_moved(x, gauge.x) | _moved(y, gauge.y)) & (gauge.k > PAUSE * gauge.k_measured)
-    due = grew(gauge.growth) | moved
+    last = gauge
+    moved = (_moved(x, last.x) | _moved(y, last.y)) & (last.k > PAUSE * last.k_measured)
+    due = grew(last.growth) | moved
 
     def measure():
         # Under vmap the branch is always taken: its loop has no passes then, unless one of the runs is due.
         L, samples = largest_eigenvalue(oracle, key, x, y, 1 if per_sample else S, jnp.where(due, ITERATIONS, 0))
-        at_least = jnp.where(jnp.isfinite(gauge.growth), (1 + gauge.growth) * gauge.L / eta.fraction, 0)
-        L = jnp.maximum(L, jnp.where(grew(gauge.growth), at_least, 0))
-        return L, x, y, gauge.k, jnp.full_like(gauge.probes, ITERATIONS * samples)
+        at_least = jnp.where(jnp.isfinite(last.growth), (1 + last.growth) * last.L / eta.fraction, 0)
+        L = jnp.maximum(L, jnp.where(grew(last.growth), at_least, 0))
+        return L, x, y, last.k, jnp.full_like(last.probes, ITERATIONS * samples)
 
     def keep():
-        return gauge.L, gauge.x, gauge.y, gauge.k_measured, jnp.zeros_like(gauge.probes)
+        return last.L, last.x, last.y, last.k_measured, jnp.zeros_like(last.probes)
 
     L, here_x, here_y, k_measured, probes = jax.lax.cond(due, measure, keep)
-    gauge = Gauge(L, here_x, here_y, gauge.k + 1, k_measured, gauge.growth, probes)
+    gauge = Gauge(L, here_x, here_y, last.k + 1, k_measured, last.growth, probes)
     return eta.fraction / jnp.maximum(L, jnp.finfo(L.dtype).tiny ** 0.5), gauge
 
 

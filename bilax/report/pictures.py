@@ -70,10 +70,10 @@ def _fill(sheet: Any, axis: Any, chart: Chart) -> None:
     axis.set_xlabel(words(chart.x), parse_math=False)
     axis.set_ylabel(words(chart.y), parse_math=False)
     if figure.log_x:
-        axis.set_xscale("log")
+        axis.set_xscale("log", nonpositive="mask")  # the start, at 0, is not to be seen
         _ticks(axis.xaxis)
     if figure.log_y:
-        axis.set_yscale("log")
+        axis.set_yscale("log", nonpositive="mask")
         _ticks(axis.yaxis)
     elif view := curves.view(drawn):
         axis.set_ylim(view)
