@@ -2,18 +2,15 @@
 
 import json
 import math
-import os
-import platform
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from bilax.environment import environment
 from bilax.oracle import Counts
 from bilax.types import PyTree
 
@@ -164,49 +161,6 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
             if number < len(lines):
                 raise ValueError(f"line {number} of {path} is damaged; remove {run} and run it again.") from None
     return rows
-
-
-def environment() -> dict[str, Any]:
-    """Return what a result depends on besides its settings: versions, machine, commit."""
-    import jax
-
-    from bilax import __version__
-
-    versions = {"bilax": __version__, "python": platform.python_version(), "jax": jax.__version__}
-    device = jax.devices()[0]
-    return {
-        "versions": versions | {"numpy": np.__version__},
-        "machine": {
-            "system": platform.platform(),
-            "processor": _processor(),
-            "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-            "device": f"{device.platform}: {device.device_kind}",
-        },
-        "commit": _commit(),
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-@lru_cache
-def _commit() -> str | None:
-    """Return the commit of the checkout that bilax runs from, marked if files were changed; None elsewhere."""
-    root = Path(__file__).parent.parent
-    if not (root / ".git").exists():
-        return None
-    try:
-        git = partial(subprocess.run, cwd=root, capture_output=True, text=True, check=True, timeout=10)
-        commit = git(["git", "rev-parse", "HEAD"]).stdout.strip()
-        changed = git(["git", "status", "--porcelain", "--untracked-files=no"]).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return f"{commit} with changes" if changed else commit
 
 
 def _now() -> str:

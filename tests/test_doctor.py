@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 import bilax
+from bilax import environment
 from bilax.cli import doctor
 
 
@@ -58,14 +59,14 @@ def test_every_extra_is_known():
 
 
 def test_commit(monkeypatch, tmp_path):
-    commit = doctor._commit()
-    assert commit is None or len(commit) == 40
+    commit = environment.commit()
+    assert commit is None or len(commit.split()[0]) == 40
     monkeypatch.setattr(doctor.bilax, "__file__", str(tmp_path / "bilax" / "__init__.py"))
-    assert doctor._commit() is None  # not a checkout
+    assert environment.commit() is None  # not a checkout
     (tmp_path / ".git").mkdir()
-    assert doctor._commit() is None  # git refuses
+    assert environment.commit() is None  # git refuses
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: (_ for _ in ()).throw(FileNotFoundError("git")))
-    assert doctor._commit() is None  # no git
+    assert environment.commit() is None  # no git
 
 
 def test_all_is_well(report):

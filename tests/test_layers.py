@@ -11,7 +11,7 @@ PACKAGE = Path(bilax.__file__).parent
 
 # Lower layers first; a module imports only from its own layer or from layers above it in this list.
 LAYERS = [
-    {"types", "constants", "progress", "names", "report"},
+    {"types", "constants", "progress", "names", "report", "environment"},
     {"tree", "keys", "sparse"},
     {"hyperparameters"},
     {"problem"},

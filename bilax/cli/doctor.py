@@ -2,11 +2,9 @@
 
 import os
 import platform
-import subprocess
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 import bilax
+from bilax.environment import commit
 
 REQUIRED = ("jax", "jaxlib", "numpy")
 # Extra -> the packages it brings; for a package that two bring, the first is advised.
@@ -77,7 +76,7 @@ def report() -> Report:
     return Report(
         ok=not jax.error and all(package.version for package in packages if not package.extras),
         bilax=bilax.__version__,
-        commit=_commit(),
+        commit=commit(),
         python=platform.python_version(),
         system=platform.platform(),
         cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -185,20 +184,6 @@ def _data() -> list[Data]:
     from bilax.datasets import status
 
     return [Data(*entry) for entry in status()]
-
-
-def _commit() -> str | None:
-    """The commit, if this very package is a checkout; a virtual environment inside another one is not."""
-    root = Path(bilax.__file__).resolve().parents[1]
-    if not (root / ".git").exists():
-        return None
-    try:
-        run = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=True
-        )
-    except (OSError, subprocess.SubprocessError):  # no git, or it refuses
-        return None
-    return run.stdout.strip()
 
 
 def _memory() -> int | None:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from bilax import settings
+from bilax.environment import environment
 from bilax.experiments.execute import sampler_of
 from bilax.experiments.specs import SEARCHED, UNTUNED, Family
 from bilax.experiments.tuning import search
 from bilax.problem import Problem
-from bilax.results import environment
 from bilax.runner import solve
 
 GRIDS = {  # outer steps, inner steps: 25 settings per method
