@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bilax.problem import Functions, Loss, Problem, unconstrained
+from bilax.products import merged
 from bilax.sampler import Sampler, resolve
 from bilax.types import PyTree
 
@@ -56,8 +57,8 @@ def from_parts(functions: Functions, outer_data: PyTree, inner_data: PyTree, sam
         draw_G=partial(sampler, inner_data),
         grad_F=jax.grad(F, argnums=(0, 1)),
         grad_G=jax.grad(G, argnums=1),
-        hvp_G=hvp_G,
-        jvp_G=jvp_G,
+        hvp_G=merged(hvp_G),
+        jvp_G=merged(jvp_G),
         project_x=_like("project_x", functions.project_x),
         project_y=_like("project_y", functions.project_y),
     )

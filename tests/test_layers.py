@@ -12,7 +12,7 @@ PACKAGE = Path(bilax.__file__).parent
 # Lower layers first; a module imports only from its own layer or from layers above it in this list.
 LAYERS = [
     {"types", "constants", "progress", "names", "report", "environment"},
-    {"tree", "keys", "sparse"},
+    {"tree", "keys", "sparse", "products"},
     {"hyperparameters"},
     {"problem"},
     {"sampler"},

@@ -17,7 +17,7 @@ from bilax.environment import commit
 REQUIRED = ("jax", "jaxlib", "numpy")
 # Extra -> the packages it brings; for a package that two bring, the first is advised.
 EXTRAS = {
-    "cli": ("typer", "rich"),
+    "cli": ("typer", "rich", "platformdirs"),
     "data": ("scikit-learn", "pooch"),
     "plots": ("matplotlib",),
     "tables": ("pandas",),

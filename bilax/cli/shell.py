@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from bilax.cli import compiled
+
 try:
     import typer
     from rich.console import Console
@@ -45,7 +47,7 @@ def options(
         False
     ),
 ) -> None:
-    pass
+    compiled.keep()
 
 
 def check_writable(out: Path) -> None:

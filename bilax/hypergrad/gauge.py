@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from bilax.hypergrad.neumann import grew
 from bilax.hyperparameters import Auto, Eta
 from bilax.oracle import Oracle
-from bilax.tree import axpy, norm, normal_like, scale, size
+from bilax.tree import axpy, norm, normal_like, scale, size, where
 from bilax.types import Key, PyTree, Scalar
 
 ITERATIONS = 20
@@ -66,17 +66,16 @@ def read(
     moved = (_moved(x, last.x) | _moved(y, last.y)) & (last.k > PAUSE * last.k_measured)
     due = grew(last.growth) | moved
 
-    def measure():
-        # Under vmap the branch is always taken: its loop has no passes then, unless one of the runs is due.
-        L, samples = largest_eigenvalue(oracle, key, x, y, 1 if per_sample else S, jnp.where(due, ITERATIONS, 0))
-        at_least = jnp.where(jnp.isfinite(last.growth), (1 + last.growth) * last.L / eta.fraction, 0)
-        L = jnp.maximum(L, jnp.where(grew(last.growth), at_least, 0))
-        return L, x, y, last.k, jnp.full_like(last.probes, ITERATIONS * samples)
-
     def keep():
         return last.L, last.x, last.y, last.k_measured, jnp.zeros_like(last.probes)
 
-    L, here_x, here_y, k_measured, probes = jax.lax.cond(due, measure, keep)
+    def measure():
+        L, samples = largest_eigenvalue(oracle, key, x, y, 1 if per_sample else S)
+        at_least = jnp.where(jnp.isfinite(last.growth), (1 + last.growth) * last.L / eta.fraction, 0)
+        L = jnp.maximum(L, jnp.where(grew(last.growth), at_least, 0))
+        return where(due, (L, x, y, last.k, jnp.full_like(last.probes, ITERATIONS * samples)), keep())
+
+    L, here_x, here_y, k_measured, probes = jax.lax.cond(_any_run(due), measure, keep)
     gauge = Gauge(L, here_x, here_y, last.k + 1, k_measured, last.growth, probes)
     return eta.fraction / jnp.maximum(L, jnp.finfo(L.dtype).tiny ** 0.5), gauge
 
@@ -90,8 +89,19 @@ def probes(gauge: Gauge | None) -> Scalar:
     return 0 if gauge is None else gauge.probes
 
 
+@jax.custom_batching.custom_vmap
+def _any_run(due: jax.Array) -> jax.Array:
+    """Tell whether a measurement is due, under `jax.vmap` in any of the runs: a branch stays a branch there."""
+    return due
+
+
+@_any_run.def_vmap
+def _any_of_many(axis_size: int, in_batched: list[bool], due: jax.Array) -> tuple[jax.Array, bool]:
+    return _any_run(due.any(axis=0) if in_batched[0] else due), False
+
+
 def largest_eigenvalue(
-    oracle: Oracle, key: Key, x: PyTree, y: PyTree, S: int, iterations: Scalar = ITERATIONS
+    oracle: Oracle, key: Key, x: PyTree, y: PyTree, S: int, iterations: int = ITERATIONS
 ) -> tuple[jax.Array, int]:
     """Return L of the inner Hessian by power iteration, and the number of samples it was measured on.
 

@@ -1,0 +1,107 @@
+"""The matrix products of a step, of the same shapes and in the same order, and nothing else."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Product(NamedTuple):
+    """A batch of ``rows`` samples times ``columns`` vectors (forward), or the transpose of one with the batch."""
+
+    batch: int
+    rows: int
+    columns: int
+    forward: bool
+
+
+class Part(NamedTuple):
+    products: list[Product]
+    times: int = 1
+    every: int = 1  # in one of so many steps
+
+
+def gradient(batch, S, c):
+    return [Product(batch, S, c, True), Product(batch, S, c, False)]
+
+
+def estimate(S, c, Q):
+    """Algorithm 3 at as many points as make c columns; the point and the direction are multiplied together."""
+    factors = [p for j in range(Q) for p in (Product(2 + j, S, 2 * c, True), Product(2 + j, S, c, False))]
+    return [*gradient(0, S, c), *factors, Product(1, S, 2 * c, True)]
+
+
+def mrbo(S, Q, classes=10):
+    return [Part([*gradient(Q + 2, S, 2 * classes), *estimate(S, 2 * classes, Q)])]
+
+
+def vrbo(S1, S2, m, q, Q, classes=10):
+    restart = [*gradient(Q + 2, S1, classes), *estimate(S1, classes, Q)]
+    return [Part(restart, every=q), Part(mrbo(S2, Q, classes)[0].products, times=m + 2)]
+
+
+def stocbio(S, D, Q, classes=10):
+    return [Part(gradient(Q + 2, S, classes), times=D), Part(estimate(S, classes, Q))]
+
+
+def flops(parts, features):
+    return sum(2 * p.rows * features * p.columns * part.times / part.every for part in parts for p in part.products)
+
+
+def program(parts, features):
+    """Return a jitted function of the number of steps.
+
+    Each product waits for the one before: its smaller factor is scaled by 1 + s, where s is made of the last result
+    and far below rounding.
+    """
+    rng = np.random.default_rng(0)
+
+    def normal(*shape):
+        return jnp.asarray(rng.normal(size=shape), jnp.float32)
+
+    batches = [{p.batch: normal(p.rows, features) for p in part.products} for part in parts]
+    smaller = {
+        (part, p): normal(p.columns, features) if p.forward else normal(p.rows, p.columns)
+        for part, row in enumerate(parts)
+        for p in row.products
+    }
+
+    def once(part, batches, smaller, s):
+        for p in parts[part].products:
+            factor = smaller[part, p] * (1 + s)
+            X = batches[part][p.batch]
+            out = X @ factor.T if p.forward else factor.T @ X
+            s = 1e-30 * out[0, 0]
+        return s
+
+    @jax.jit
+    def run(steps, batches, smaller):
+        def step(k, s):
+            for i, part in enumerate(parts):
+
+                def repeated(s, i=i, part=part):
+                    return jax.lax.fori_loop(0, part.times, lambda _, s: once(i, batches, smaller, s), s)
+
+                s = repeated(s) if part.every == 1 else jax.lax.cond(k % part.every == 0, repeated, lambda s: s, s)
+            return s
+
+        return jax.lax.fori_loop(0, steps, step, jnp.zeros((), jnp.float32))
+
+    return lambda steps: jax.block_until_ready(run(steps, batches, smaller))
+
+
+def peak(size=2048):
+    """Return a function that gives the floating-point operations per second of a large square product."""
+    import time
+
+    A = jnp.asarray(np.random.default_rng(0).normal(size=(size, size)), jnp.float32)
+    product = jax.jit(jnp.matmul)
+    jax.block_until_ready(product(A, A))
+
+    def measure():
+        tic = time.perf_counter()
+        jax.block_until_ready(product(A, A))
+        return 2 * size**3 / (time.perf_counter() - tic)
+
+    return measure
