@@ -10,6 +10,8 @@ These are ordinary JAX typed keys (of an implementation of our own over Threefry
 works on them, and `jax.vmap` too.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax.extend.random import define_prng_impl
@@ -33,15 +35,40 @@ def _seed(seed: jax.Array) -> jax.Array:
 
 
 def _split(data: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return _join(jax.random.split(_stream(data), shape), data[2:])
+    pairs = jnp.stack(_threefry(data[:2], _numbers(shape)), axis=-1)
+    return jnp.concatenate([pairs, jnp.broadcast_to(data[2], (*shape, 1))], axis=-1)
 
 
 def _fold_in(data: jax.Array, number: jax.Array | int) -> jax.Array:
-    return _join(jax.random.fold_in(_stream(data), number), data[2:])
+    pair = jnp.stack(_threefry(data[:2], jnp.asarray(number).astype(jnp.uint32)))
+    return jnp.concatenate([pair, data[2:]])
 
 
 def _bits(data: jax.Array, bit_width: int, shape: tuple[int, ...]) -> jax.Array:
-    return jax.random.bits(jax.random.fold_in(_stream(data), data[2]), shape, f"uint{bit_width}")
+    at_turn = jnp.stack(_threefry(data[:2], data[2]))
+    if bit_width != 32:
+        return jax.random.bits(_stream(at_turn), shape, f"uint{bit_width}")
+    first, second = _threefry(at_turn, _numbers(shape))
+    return first ^ second
+
+
+def _numbers(shape: tuple[int, ...]) -> jax.Array:
+    return jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
+
+
+def _threefry(key: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Encrypt numbers below 2^32 with Threefry-2x32 of 20 rounds (Salmon et al., 2011): the bits of `jax.random`.
+
+    JAX compiles the rounds as a loop on a CPU, which takes ten times as long as this for a small batch.
+    """
+    keys = (key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA))
+    a, b = jnp.broadcast_to(keys[0], number.shape), number + keys[1]
+    for group in range(5):
+        for distance in ((13, 15, 26, 6), (17, 29, 16, 24))[group % 2]:
+            a = a + b
+            b = ((b << distance) | (b >> (32 - distance))) ^ a
+        a, b = a + keys[(group + 1) % 3], b + keys[(group + 2) % 3] + jnp.uint32(group + 1)
+    return a, b
 
 
 _IMPL = define_prng_impl(

@@ -18,6 +18,8 @@ from jax.extend.core.primitives import dot_general_p, transpose_p
 
 F = TypeVar("F", bound=Callable)
 
+WORTH = 4  # times as large as a factor that is copied, at least, is the one that is then read less often
+
 
 class Operation:
     """One operation of a traced function; its inputs are (operation, number of its output) or constants."""
@@ -139,9 +141,11 @@ def _candidates(operations: list[Operation]) -> Iterator[tuple[list[Operation], 
     for operation in operations:
         if operation.primitive is dot_general_p:
             way = _way(operation)
-            shared, other = _same(operation.inputs[1 - way.differs]), _aval(operation, way.differs)
-            key = (way, shared, other.shape, str(other.dtype), str(operation.params))
-            groups.setdefault(key, []).append(operation)
+            shared, other = _aval(operation, 1 - way.differs), _aval(operation, way.differs)
+            if shared.size >= WORTH * other.size:
+                same = _same(operation.inputs[1 - way.differs])
+                key = (way, same, other.shape, str(other.dtype), str(operation.params))
+                groups.setdefault(key, []).append(operation)
     for (way, *_), members in groups.items():
         if len(members) > 1:
             yield members, way

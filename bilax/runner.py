@@ -116,6 +116,7 @@ def solve(
     measure = _Measurements(metrics or problem.metrics, samples, on_row)
 
     run = _start(algorithm.init(x0, y0))
+    measure(run, 0.0, Counts())  # before the compilation, so that there is something to see
     tic = time.perf_counter()
     jax.block_until_ready(advance(run, 0, False))  # no steps: this compiles
     warned = _check_eta(algorithm, problem, run)
@@ -123,7 +124,6 @@ def solve(
 
     counts, seconds, pace, status = Counts(), 0.0, RESPONSE, None
     k = 0
-    measure(run, seconds, counts)
     with _interrupts() as interrupted, _bar(algorithm, progress) as update:
         while status is None:
             stop = min(
@@ -214,7 +214,9 @@ def _advance(
     def step(run: Run) -> Run:
         state, info = algorithm.step(oracle, keys.at(stream, run.state.k), run.state)
         info = _canonical(info)
-        nonfinite = ~all_finite((state, info.norm_v, info.norm_u))
+        known = {id(leaf) for leaf in jax.tree.leaves(run.state)}  # what is only handed on was looked at before
+        new = [leaf for leaf in jax.tree.leaves(state) if id(leaf) not in known]
+        nonfinite = ~all_finite((new, info.norm_v, info.norm_u))
         grew = info.diverging & jnp.logical_not(warned)
         if _is_auto(algorithm):
             grew &= run.info.diverging  # the first time, eta="auto" measures again and lowers eta by itself

@@ -78,6 +78,33 @@ def test_auto_measures_again_when_the_variables_have_moved_and_not_otherwise():
     assert (np.asarray(info.HV) > 0).tolist() == [True] + [False] * 9
 
 
+def test_auto_side_by_side():
+    """Under vmap measuring stays a branch, each run keeps its own L, and what it spends is counted for it alone."""
+
+    def run(step):
+        return iterate(Q.problem, MRBO(gamma=step, lam=step, eta="auto", S=8), steps=40)
+
+    sizes = jnp.array([1e-6, 0.3])
+    together = jax.jit(jax.vmap(run))
+    assert "cond[" in str(jax.make_jaxpr(jax.vmap(run))(sizes))
+    state, info = together(sizes)
+    assert len(np.unique(np.asarray(state.gauge.k_measured))) == 2
+    for i, step in enumerate(sizes):
+        alone = jax.jit(run)(step)
+        jax.tree.map(lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-7), (state, info), alone)
+    nested = jax.jit(jax.vmap(jax.vmap(run)))(sizes[None])[0]
+    np.testing.assert_allclose(nested.x[0], state.x, rtol=1e-7)
+
+
+@pytest.mark.parametrize("eta", [0.05, "auto"])
+def test_runs_can_be_differentiated(eta):
+    def final(gamma):
+        return jnp.sum(iterate(Q.problem, MRBO(gamma=gamma, lam=0.1, eta=eta, S=8), steps=5)[0].x)
+
+    slope, step = jax.grad(final)(0.5), 1e-6
+    np.testing.assert_allclose(slope, (final(0.5 + step) - final(0.5 - step)) / (2 * step), rtol=1e-6)
+
+
 def test_auto_follows_a_series_that_grew():
     """Even if nothing moved: (1 + growth) / eta is a lower bound of L."""
     oracle = make_oracle(Q.problem)

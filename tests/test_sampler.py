@@ -107,6 +107,21 @@ def test_keys_work_with_all_of_jax_random():
     assert int(keys.parts(jax.random.split(key)[1])[1]) == 7
 
 
+def test_bits_are_those_of_jax():
+    """Our keys add a turn to JAX's; what is drawn from them is what JAX draws."""
+    data = jax.random.key_data(keys.root(5))
+    key, plain = keys.at(keys.root(5), 3), jax.random.wrap_key_data(data, impl="threefry2x32")
+    for mine, theirs in [
+        (key, plain),
+        (jax.random.fold_in(key, 9), jax.random.fold_in(plain, 9)),
+        (jax.random.split(key, (2, 3))[1, 2], jax.random.split(plain, (2, 3))[1, 2]),
+    ]:
+        at_turn = jax.random.fold_in(theirs, 3)
+        for dtype in (jnp.uint8, jnp.uint32, jnp.uint64):
+            drawn = [jax.random.bits(k, (7, 5), dtype) for k in (mine, at_turn)]
+            np.testing.assert_array_equal(*drawn)
+
+
 def test_unknown_sampler():
     with pytest.raises(ValueError, match=r"unknown sampler 'random'; choose one of 'iid', 'epoch', 'full'"):
         resolve("random")

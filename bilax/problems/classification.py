@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 
 
-def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the loss of every sample."""
+def cross_entropy(logits: jax.Array, labels: jax.Array, axis: int = 1) -> jax.Array:
+    """Return the loss of every sample; the classes are along ``axis``."""
     # A masked sum, not a gather: its derivatives are elementwise.
-    mine = jnp.sum(jnp.where(labels[:, None] == jnp.arange(logits.shape[1]), logits, 0), axis=1)
-    return jax.nn.logsumexp(logits, axis=1) - mine
+    classes = jnp.expand_dims(jnp.arange(logits.shape[axis]), 1 - axis)
+    mine = jnp.sum(jnp.where(jnp.expand_dims(labels, axis) == classes, logits, 0), axis=axis)
+    return jax.nn.logsumexp(logits, axis=axis) - mine
 
 
 @jax.jit

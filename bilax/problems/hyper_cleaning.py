@@ -76,11 +76,11 @@ def hyper_cleaning(data: HyperCleaning, C: float = 0.001, y0: PyTree = None) -> 
 def _losses(C: float) -> tuple[Loss, Loss]:
     def inner_loss(x: jax.Array, y: jax.Array, batch: PyTree) -> jax.Array:
         weights = jax.nn.sigmoid(x[batch["index"]])
-        loss = cross_entropy(batch["features"] @ y.T, batch["labels"])
+        loss = cross_entropy(y @ batch["features"].T, batch["labels"], axis=0)
         return jnp.mean(weights * loss) + C * jnp.sum(y**2)
 
     def outer_loss(x: jax.Array, y: jax.Array, batch: PyTree) -> jax.Array:
-        return jnp.mean(cross_entropy(batch["features"] @ y.T, batch["labels"]))
+        return jnp.mean(cross_entropy(y @ batch["features"].T, batch["labels"], axis=0))
 
     return outer_loss, inner_loss
 

@@ -1,6 +1,6 @@
 """Where the time of a step goes, operation by operation.
 
-python benchmarks/profile.py ["mrbo[gamma=100,S=1000,eta=0.05]"] [--steps 50] [--rows 20]
+python benchmarks/profiling.py ["mrbo[gamma=100,S=1000,eta=0.05]"] [--steps 50] [--rows 20]
 
 On MNIST hyper-cleaning. Three lines of this are all that is needed for a problem of your own: `jax.profiler.trace`
 around a second call of `bilax.solve`, and the sum of the durations in the trace that it writes.
@@ -49,7 +49,9 @@ def main():
         with jax.profiler.trace(folder):
             result = run()
         spent, calls = durations(folder)
-    print(f"{options.setting} on {source}: {1e3 * result.seconds / options.steps:.3f} ms per step (with the profiler on)")
+    print(
+        f"{options.setting} on {source}: {1e3 * result.seconds / options.steps:.3f} ms per step (with the profiler on)"
+    )
     for name, micro in spent.most_common(options.rows):
         print(f"{micro / options.steps:>9.1f} us per step {calls[name] / options.steps:>6.1f} calls  {name}")
 
