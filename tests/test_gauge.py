@@ -82,7 +82,7 @@ def test_auto_side_by_side():
     """Under vmap measuring stays a branch, each run keeps its own L, and what it spends is counted for it alone."""
 
     def run(step):
-        return iterate(Q.problem, MRBO(gamma=step, lam=step, eta="auto", S=8), steps=40)
+        return iterate(Q.problem, MRBO(gamma=step, lam=step, eta="auto", S=8), y0=jnp.ones(6), steps=40)
 
     sizes = jnp.array([1e-6, 0.3])
     together = jax.jit(jax.vmap(run))
