@@ -49,46 +49,55 @@ def flops(parts, features):
     return sum(2 * p.rows * features * p.columns * part.times / part.every for part in parts for p in part.products)
 
 
-def program(parts, features):
+def program(parts, features, samples=None):
     """Return a jitted function of the number of steps.
 
     Each product waits for the one before: its smaller factor is scaled by 1 + s, where s is made of the last result
-    and far below rounding.
+    and far below rounding. With ``samples``, each batch is gathered from a table of so many rows, as a step must.
     """
     rng = np.random.default_rng(0)
 
     def normal(*shape):
         return jnp.asarray(rng.normal(size=shape), jnp.float32)
 
-    batches = [{p.batch: normal(p.rows, features) for p in part.products} for part in parts]
+    table = None if samples is None else normal(samples, features)
+    fixed = [{p.batch: normal(p.rows, features) for p in part.products} for part in parts]
     smaller = {
-        (part, p): normal(p.columns, features) if p.forward else normal(p.rows, p.columns)
-        for part, row in enumerate(parts)
-        for p in row.products
+        (i, p): normal(p.columns, features) if p.forward else normal(p.columns, p.rows)
+        for i, part in enumerate(parts)
+        for p in part.products
     }
 
-    def once(part, batches, smaller, s):
-        for p in parts[part].products:
-            factor = smaller[part, p] * (1 + s)
-            X = batches[part][p.batch]
-            out = X @ factor.T if p.forward else factor.T @ X
-            s = 1e-30 * out[0, 0]
-        return s
+    def gathered(products, table, turn):
+        drawn = {}
+        for p in products:
+            number = jnp.arange(p.rows, dtype=jnp.uint32) + jnp.uint32(7919) * (turn * jnp.uint32(16) + p.batch)
+            index = (number * jnp.uint32(2654435761)) % jnp.uint32(samples)  # scattered over the table
+            drawn[p.batch] = table.at[index.astype(jnp.int32)].get(mode="promise_in_bounds")
+        return drawn
 
     @jax.jit
-    def run(steps, batches, smaller):
+    def run(steps, table, fixed, smaller):
+        def once(i, turn, s):
+            batches = fixed[i] if table is None else gathered(parts[i].products, table, turn)
+            for p in parts[i].products:
+                factor, X = smaller[i, p] * (1 + s), batches[p.batch]
+                s = 1e-30 * (factor @ X.T if p.forward else factor @ X)[0, 0]
+            return s
+
         def step(k, s):
             for i, part in enumerate(parts):
 
                 def repeated(s, i=i, part=part):
-                    return jax.lax.fori_loop(0, part.times, lambda _, s: once(i, batches, smaller, s), s)
+                    first = k * part.times
+                    return jax.lax.fori_loop(0, part.times, lambda t, s: once(i, (first + t).astype(jnp.uint32), s), s)
 
                 s = repeated(s) if part.every == 1 else jax.lax.cond(k % part.every == 0, repeated, lambda s: s, s)
             return s
 
         return jax.lax.fori_loop(0, steps, step, jnp.zeros((), jnp.float32))
 
-    return lambda steps: jax.block_until_ready(run(steps, batches, smaller))
+    return lambda steps: jax.block_until_ready(run(steps, table, fixed, smaller))
 
 
 def peak(size=2048):

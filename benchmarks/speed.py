@@ -42,8 +42,8 @@ METHODS = {  # our method, its eager twin, its bare products, steps per turn of 
         (6, 2),
     ),
     "SUSTAIN": (
-        bilax.SUSTAIN(c=0.01, Q=3, eta=ETA, S=1),
-        ("SUSTAIN", dict(c=0.01, Q=3, eta=ETA, S=1)),
+        bilax.SUSTAIN(c=0.01, Q=3, eta=0.001, S=1),
+        ("SUSTAIN", dict(c=0.01, Q=3, eta=0.001, S=1)),
         None,
         (3000, 100),
     ),
@@ -117,8 +117,8 @@ def ours(problem, algorithm, steps):
     return measure
 
 
-def bare_products(parts, steps):
-    run = bare.program(parts, FEATURES)
+def bare_products(parts, steps, samples=None):
+    run = bare.program(parts, FEATURES, samples)
     run(1)
 
     def measure():
@@ -157,6 +157,7 @@ def row(times, flops=None):
         out["peak, GFLOP/s"] = median(t["peak"] for t in times) / 1e9
         out["at peak, ms"] = 1e3 * median(flops / t["peak"] for t in times)
         out["of bare products"] = median(t["bilax"] / t["bare products"] for t in times)
+        out["of products and gathers"] = median(t["bilax"] / t["products and gathers"] for t in times)
         out["of peak"] = median(t["bilax"] * t["peak"] / flops for t in times)
     if "eager PyTorch" in times[0]:
         out["of eager PyTorch"] = median(t["bilax"] / t["eager PyTorch"] for t in times)
@@ -174,7 +175,10 @@ def dense(quick, torch):
     for name, (algorithm, (twin_name, settings), parts, (steps, eager_count)) in METHODS.items():
         measures = {"bilax": ours(problem, algorithm, max(3, steps // 10) if quick else steps)}
         if parts is not None:
-            measures |= {"bare products": bare_products(parts, max(3, steps // 10) if quick else steps), "peak": peak}
+            few = max(3, steps // 10) if quick else steps
+            measures["bare products"] = bare_products(parts, few)
+            measures["products and gathers"] = bare_products(parts, few, samples=problem.inner_size)
+            measures["peak"] = peak
         if torch:
             measures["eager PyTorch"] = eager_steps(twin, twin_name, settings, 1 if quick else eager_count)
         flops = None if parts is None else bare.flops(parts, FEATURES)
