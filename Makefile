@@ -11,7 +11,7 @@ help:
 	@echo "make demo   clean the wrong labels of handwritten digits with MRBO and VRBO, print a table, draw a picture"
 	@echo "make test   run the tests"
 	@echo "make lint   check the format, the style and the types"
-	@echo "make bench  measure the speed on MNIST (set BILAX_DATA_DIR)"
+	@echo "make bench  measure the speed, next to the machine's limit and to PyTorch (10 minutes)"
 	@echo "make clean  remove the environment and what was generated"
 
 $(BIN)/python:
@@ -38,8 +38,18 @@ lint: $(VENV)/.test
 	$(BIN)/ruff check
 	$(BIN)/pyright
 
-bench: $(VENV)/.test
-	$(BIN)/python benchmarks/pairing.py
+# PyTorch is only compared with.
+$(VENV)/.bench: constraints.txt | $(VENV)/.test
+	@$(INSTALL) torch==2.13.0
+	@touch $@
+
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/tricks.py
+	$(BIN)/python benchmarks/sweeps.py
+	$(BIN)/python benchmarks/growth.py
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/show.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis bilax-demo.png
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis bilax-demo.png bilax-bench

@@ -1,5 +1,6 @@
 """The matrix products of a step, of the same shapes and in the same order, and nothing else."""
 
+import time
 from typing import NamedTuple
 
 import jax
@@ -100,10 +101,31 @@ def program(parts, features, samples=None):
     return lambda steps: jax.block_until_ready(run(steps, table, fixed, smaller))
 
 
+def vectors(n, repeats=20):
+    """Return a function that gives the seconds of v <- a + (1 - c)(v - b), x <- x - g v, with vectors of length n."""
+
+    @jax.jit
+    def run(x, v, a, b):
+        def step(_, carry):
+            x, _, v = carry
+            v = a + 0.9 * (v - b)
+            return x - 0.1 * v, x, v
+
+        return jax.lax.fori_loop(0, repeats, step, (x, x, v))
+
+    zeros = [jnp.zeros(n, jnp.float32) for _ in range(4)]
+    jax.block_until_ready(run(*zeros))
+
+    def measure():
+        tic = time.perf_counter()
+        jax.block_until_ready(run(*zeros))
+        return (time.perf_counter() - tic) / repeats
+
+    return measure
+
+
 def peak(size=2048):
     """Return a function that gives the floating-point operations per second of a large square product."""
-    import time
-
     A = jnp.asarray(np.random.default_rng(0).normal(size=(size, size)), jnp.float32)
     product = jax.jit(jnp.matmul)
     jax.block_until_ready(product(A, A))

@@ -11,8 +11,8 @@ import argparse
 import json
 from pathlib import Path
 
+import bare
 import jax
-import jax.numpy as jnp
 import numpy as np
 from speed import ours, random_cleaning, turns
 
@@ -49,31 +49,6 @@ def bytes_of_a_step(problem, algorithm):
     return analysis.temp_size_in_bytes + analysis.output_size_in_bytes
 
 
-def vectors_alone(n):
-    """Return the seconds of v <- a + (1 - c)(v - b), x <- x - g v, with x, v, a and b of length n."""
-
-    @jax.jit
-    def run(x, v, a, b):
-        def step(_, carry):
-            x, _, v = carry
-            v = a + 0.9 * (v - b)
-            return x - 0.1 * v, x, v
-
-        return jax.lax.fori_loop(0, 20, step, (x, x, v))
-
-    zeros = [jnp.zeros(n) for _ in range(4)]
-    jax.block_until_ready(run(*zeros))
-
-    def measure():
-        import time
-
-        tic = time.perf_counter()
-        jax.block_until_ready(run(*zeros))
-        return (time.perf_counter() - tic) / 20
-
-    return measure
-
-
 def slope(values, results):
     half = len(values) // 2
     return float(np.polyfit(np.log(values[half:]), np.log(results[half:]), 1)[0])
@@ -88,7 +63,7 @@ def grow(name, quick):
         algorithm = method(setting if name != "D" else {**setting, "D": value})
         measures = {"step": ours(problem, algorithm, 20)}
         if name == "n":
-            measures["vectors"] = vectors_alone(value)
+            measures["vectors"] = bare.vectors(value)
         times = turns(measures, 3 if quick else 7)
         row = {key: min(t[key] for t in times) for key in times[0]}
         rows.append({"value": value, **row, "bytes": bytes_of_a_step(problem, algorithm)})

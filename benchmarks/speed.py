@@ -159,6 +159,8 @@ def row(times, flops=None):
         out["of bare products"] = median(t["bilax"] / t["bare products"] for t in times)
         out["of products and gathers"] = median(t["bilax"] / t["products and gathers"] for t in times)
         out["of peak"] = median(t["bilax"] * t["peak"] / flops for t in times)
+    if "vectors" in times[0]:
+        out["of vectors"] = median(t["bilax"] / t["vectors"] for t in times)
     if "eager PyTorch" in times[0]:
         out["of eager PyTorch"] = median(t["bilax"] / t["eager PyTorch"] for t in times)
     return out
@@ -179,6 +181,8 @@ def dense(quick, torch):
             measures["bare products"] = bare_products(parts, few)
             measures["products and gathers"] = bare_products(parts, few, samples=problem.inner_size)
             measures["peak"] = peak
+        else:
+            measures["vectors"] = bare.vectors(problem.x0.size + problem.y0.size)
         if torch:
             measures["eager PyTorch"] = eager_steps(twin, twin_name, settings, 1 if quick else eager_count)
         flops = None if parts is None else bare.flops(parts, FEATURES)
@@ -189,7 +193,9 @@ def dense(quick, torch):
 
 def sparse(quick, torch):
     data, source = newsgroups_data()
-    measures = {"bilax": ours(newsgroups_problem(data), SPARSE, 2 if quick else 10)}
+    problem = newsgroups_problem(data)
+    measures = {"bilax": ours(problem, SPARSE, 2 if quick else 10)}
+    measures["vectors"] = bare.vectors(problem.x0.size + problem.y0.size)
     if torch:
         import eager
 
@@ -201,6 +207,11 @@ def sparse(quick, torch):
     return table
 
 
+def measured(quick=False, torch=True):
+    """Return the whole table: method and data -> times and ratios."""
+    return dense(quick, torch) | sparse(quick, torch)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few repetitions")
@@ -208,7 +219,7 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("bilax-bench"), help="folder for speed.json")
     options = parser.parse_args()
     torch = not options.without_torch
-    table = dense(options.quick, torch) | sparse(options.quick, torch)
+    table = measured(options.quick, torch)
     options.out.mkdir(parents=True, exist_ok=True)
     facts = {"table": table, "quick": options.quick, "environment": environment()}
     (options.out / "speed.json").write_text(json.dumps(facts, indent=2) + "\n")

@@ -35,17 +35,17 @@ def _seed(seed: jax.Array) -> jax.Array:
 
 
 def _split(data: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    pairs = jnp.stack(_threefry(data[:2], _numbers(shape)), axis=-1)
+    pairs = jax.lax.optimization_barrier(jnp.stack(_threefry(data[:2], _numbers(shape)), axis=-1))
     return jnp.concatenate([pairs, jnp.broadcast_to(data[2], (*shape, 1))], axis=-1)
 
 
 def _fold_in(data: jax.Array, number: jax.Array | int) -> jax.Array:
-    pair = jnp.stack(_threefry(data[:2], jnp.asarray(number).astype(jnp.uint32)))
+    pair = jax.lax.optimization_barrier(jnp.stack(_threefry(data[:2], jnp.asarray(number).astype(jnp.uint32))))
     return jnp.concatenate([pair, data[2:]])
 
 
 def _bits(data: jax.Array, bit_width: int, shape: tuple[int, ...]) -> jax.Array:
-    at_turn = jnp.stack(_threefry(data[:2], data[2]))
+    at_turn = jax.lax.optimization_barrier(jnp.stack(_threefry(data[:2], data[2])))
     if bit_width != 32:
         return jax.random.bits(_stream(at_turn), shape, f"uint{bit_width}")
     first, second = _threefry(at_turn, _numbers(shape))

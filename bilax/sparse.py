@@ -96,31 +96,42 @@ def _over_entries(start: jax.Array, length: jax.Array, out: Any, add: Any) -> An
     return jax.lax.while_loop(lambda carry: carry[0] < total, block, (jnp.zeros_like(total), out))[1]
 
 
-# M is a stack of matrices that share one pass over the entries. They are taken apart, because gathering and scattering
-# whole rows of each is twice as fast as slices across the stack.
+# M is a stack of matrices that share one pass over the entries. It is treated as one tall matrix, because gathering and
+# scattering whole rows of it is twice as fast as slices across the stack, and nothing is put together at the end.
 
 
 def _multiply(start, length, indices, values, M, *, columns):
+    stack, _, width = M.shape
+    tall = M.reshape(-1, width)
+
     def add(out, row, entry, there):
         value = jnp.where(there, values[entry], 0).astype(M.dtype)
-        rows = jnp.concatenate([W[indices[entry]] for W in M], axis=1)
-        return out.at[row].add(value[:, None] * rows, mode="promise_in_bounds", indices_are_sorted=True)
+        terms = jnp.tile(value, stack)[:, None] * tall[_in_each(indices[entry], stack, columns)]
+        at = _in_each(row, stack, start.shape[0])
+        return out.at[at].add(terms, mode="promise_in_bounds", indices_are_sorted=True)
 
-    stack, _, width = M.shape
-    out = _over_entries(start, length, jnp.zeros((start.shape[0], stack * width), M.dtype), add)
-    return jnp.stack(jnp.split(out, stack, axis=1))
+    out = _over_entries(start, length, jnp.zeros((stack * start.shape[0], width), M.dtype), add)
+    return out.reshape(stack, -1, width)
 
 
 def _multiply_transposed(start, length, indices, values, M, *, columns):
-    def add(outs, row, entry, there):
-        value = jnp.where(there, values[entry], 0).astype(M.dtype)
-        return [
-            out.at[indices[entry]].add(value[:, None] * D[row], mode="promise_in_bounds")
-            for out, D in zip(outs, M, strict=True)
-        ]
+    stack, rows, width = M.shape
+    tall = M.reshape(-1, width)
 
-    outs = [jnp.zeros((columns, M.shape[2]), M.dtype) for _ in M]
-    return jnp.stack(_over_entries(start, length, outs, add))
+    def add(out, row, entry, there):
+        value = jnp.where(there, values[entry], 0).astype(M.dtype)
+        terms = jnp.tile(value, stack)[:, None] * tall[_in_each(row, stack, rows)]
+        return out.at[_in_each(indices[entry], stack, columns)].add(terms, mode="promise_in_bounds")
+
+    out = _over_entries(start, length, jnp.zeros((stack * columns, width), M.dtype), add)
+    return out.reshape(stack, columns, width)
+
+
+def _in_each(index: jax.Array, stack: int, height: int) -> jax.Array:
+    """Return where the same rows are in each matrix of a stack that is one tall matrix."""
+    if stack * height >= 2**31:
+        raise ValueError(f"{stack} matrices of {height} rows side by side have more rows than 32 bits can number.")
+    return (index + height * jnp.arange(stack, dtype=index.dtype)[:, None]).ravel()
 
 
 def _primitive(name: str, compute: Any, rows_of_result: Any) -> Primitive:

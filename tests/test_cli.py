@@ -1,6 +1,7 @@
 """The command line: what it prints, what it refuses, what it writes."""
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -142,6 +143,27 @@ def test_doctor():
     assert run.returncode == 0
     found = json.loads(bilax_command("doctor", "--json").stdout)
     assert found["ok"] is True
+
+
+def test_compiled_programs_are_kept_unless_switched_off(tmp_path, monkeypatch):
+    from bilax.cli import compiled
+
+    monkeypatch.delenv("BILAX_COMPILE_CACHE")
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
+    assert "bilax" in compiled.where()
+    monkeypatch.setenv("BILAX_COMPILE_CACHE", "off")
+    assert compiled.where() is None
+    compiled.keep()
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "cache"))
+    run = bilax_command("run", "sema[S=4]", "--steps", "2", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    assert any((tmp_path / "cache").iterdir())
+    doctor = json.loads(bilax_command("doctor", "--json").stdout)
+    assert doctor["compiled"] == str(tmp_path / "cache")
 
 
 def test_unknown_command():

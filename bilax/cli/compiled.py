@@ -1,24 +1,23 @@
 """Compiled programs are kept in the user's cache, so that a second start is quicker."""
 
 import os
-from pathlib import Path
 
 SWITCH = "BILAX_COMPILE_CACHE"
 
 
-def folder() -> Path:
+def where() -> str | None:
+    """Return the folder, or None if it is switched off; what the user has told JAX goes first."""
+    if folder := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        return folder
+    if os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false"):
+        return None
     import platformdirs
 
-    return platformdirs.user_cache_path("bilax") / "compiled"
+    return str(platformdirs.user_cache_path("bilax") / "compiled")
 
 
 def keep() -> None:
-    """Tell JAX, which is not imported yet, where to keep them; what the user has told it goes first."""
-    if switched_off():
-        return
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder()))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
-
-
-def switched_off() -> bool:
-    return os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false")
+    """Tell JAX, which is not imported yet, where to keep them."""
+    if (folder := where()) is not None:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 import bilax
+from bilax.cli import compiled
 from bilax.environment import commit
 
 REQUIRED = ("jax", "jaxlib", "numpy")
@@ -62,6 +63,7 @@ class Report:
     packages: list[Package]
     jax: Jax
     data: list[Data] | None  # None: not looked at, because JAX does not work
+    compiled: str | None  # the folder that keeps compiled programs; None: switched off
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -84,6 +86,7 @@ def report() -> Report:
         packages=packages,
         jax=jax,
         data=None if jax.error else _data(),
+        compiled=compiled.where(),
     )
 
 
@@ -106,6 +109,14 @@ def show(console: Console, found: Report | None = None) -> bool:
     else:
         rows = [(data.state == "present", data.state, data.name, data.where) for data in found.data]
         _rows(console, rows, grave=False)
+
+    _title(console, "Compiled programs")
+    kept = (
+        f"kept in {found.compiled} ({compiled.SWITCH}=off: not)"
+        if found.compiled
+        else f"not kept ({compiled.SWITCH}=off)"
+    )
+    console.print(f"  {kept}", highlight=False, soft_wrap=True)
 
     remedies: dict[str, list[str]] = {}
     for name, remedy in _missing(found):

@@ -41,15 +41,17 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> 
     F_x, r_0 = oracle.grad_F(x, y, B.F)  # line 2
 
     def factor(carry, key):  # lines 3-6
-        r, total, growth = carry
+        r, total, before, growth = carry
         B_j = oracle.draw_G(key, B.S)
         r_next = axpy(-eta, oracle.hvp_G(x, y, B_j, r), r)
-        return (r_next, axpy(1, r_next, total), jnp.maximum(growth, ratio(norm(r_next), norm(r)))), None
+        after = norm(r_next)
+        return (r_next, axpy(1, r_next, total), after, jnp.maximum(growth, ratio(after, before))), None
 
-    (r_Q, total, growth), _ = jax.lax.scan(factor, (r_0, r_0, jnp.zeros_like(norm(r_0))), B.H)
+    first = norm(r_0)
+    (_, total, last, growth), _ = jax.lax.scan(factor, (r_0, r_0, first, jnp.zeros_like(first)), B.H)
     M_Q = scale(eta, total)  # line 7
     value = axpy(-1, oracle.jvp_G(x, y, B.G, M_Q), F_x)  # line 8
-    return Estimate(value, growth, ratio(norm(r_Q), norm(r_0)))
+    return Estimate(value, growth, ratio(last, first))
 
 
 def hypergrad_per_sample(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> Estimate:

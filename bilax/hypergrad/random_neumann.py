@@ -37,13 +37,15 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> 
     F_x, r_0 = oracle.grad_F(x, y, B.F)
 
     def factor(i, carry):
-        r, growth = carry
+        r, before, growth = carry
         r_next = axpy(-eta, oracle.hvp_G(x, y, oracle.draw_G(B.H[i], B.S), r), r)
-        return r_next, jnp.maximum(growth, ratio(norm(r_next), norm(r)))
+        after = norm(r_next)
+        return r_next, after, jnp.maximum(growth, ratio(after, before))
 
-    r, growth = jax.lax.fori_loop(0, B.p, factor, (r_0, jnp.zeros_like(norm(r_0))))
+    first = norm(r_0)
+    r, last, growth = jax.lax.fori_loop(0, B.p, factor, (r_0, first, jnp.zeros_like(first)))
     w = scale((B.H.shape[0] + 1) * eta, r)
-    return Estimate(axpy(-1, oracle.jvp_G(x, y, B.G, w), F_x), growth, ratio(norm(r), norm(r_0)))
+    return Estimate(axpy(-1, oracle.jvp_G(x, y, B.G, w), F_x), growth, ratio(last, first))
 
 
 def cost(S: int) -> Counts:
