@@ -68,7 +68,7 @@ def merged(fn: F) -> F:
         closed, shapes = jax.make_jaxpr(fn, return_shape=True)(*arguments)
         if closed.effects:
             return fn(*arguments)
-        constants = [Constant(value) for value in (*closed.consts, *jax.tree.leaves(arguments))]
+        constants: list[Input] = [Constant(value) for value in (*closed.consts, *jax.tree.leaves(arguments))]
         results = _operations(closed.jaxpr, constants)
         needed = _in_order(results)
         for members, way in _candidates(needed):
