@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from statistics import median
 
 from speed import measured
 
@@ -36,10 +37,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help="write the ratios of this machine, now")
     if parser.parse_args().record:
-        best = ratios()
-        for _ in range(ATTEMPTS - 1):
-            best = {name: min(ratio, best[name]) for name, ratio in ratios().items()}
-        RECORDED.write_text(json.dumps({name: round(ratio, 3) for name, ratio in best.items()}, indent=2) + "\n")
+        found = [ratios() for _ in range(ATTEMPTS)]
+        usual = {name: round(median(each[name] for each in found), 3) for name in found[0]}
+        RECORDED.write_text(json.dumps(usual, indent=2) + "\n")
         return
     recorded = json.loads(RECORDED.read_text())
     slow = behind(ratios(), recorded)

@@ -11,10 +11,12 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import NullFormatter
 
 BARS = {
     "at peak, ms": ("its operations at the machine's peak", "#b9c4cf"),
     "bare products, ms": ("its bare matrix products", "#7d93a8"),
+    "products and gathers, ms": ("these, with the gathers of the batches", "#52708c"),
     "bilax, ms": ("bilax", "#c8442c"),
     "eager PyTorch, ms": ("eager PyTorch", "#e0a63a"),
 }
@@ -62,12 +64,18 @@ def growth(facts, path):
             vectors = [1e3 * row["vectors"] for row in found["rows"]]
             axes.loglog(values, vectors, "s:", color="#7d93a8", label="of its vectors of length n alone")
         axes.set_title(f"{found['name']}: exponent {found['time exponent']:.2f}", fontsize=10)
-        axes.set_ylabel("ms")
+        axes.set_ylabel("ms", color="#c8442c")
         memory = axes.twinx()
         memory.loglog(values, [row["bytes"] / 2**20 for row in found["rows"]], "^--", color="#4c7a4c", alpha=0.7)
         memory.set_ylabel(f"MiB (exponent {found['memory exponent']:.2f})", color="#4c7a4c", fontsize=8)
+        for axis in (axes.xaxis, axes.yaxis, memory.yaxis):
+            axis.set_minor_formatter(NullFormatter())
+        for one in (axes, memory):  # at least two decades, so that what is flat looks flat
+            low, high = one.get_ylim()
+            middle = (low * high) ** 0.5
+            one.set_ylim(min(low, middle / 10), max(high, middle * 10))
         if "vectors" in found["rows"][0]:
-            axes.legend(frameon=False, fontsize=8)
+            axes.legend(frameon=False, fontsize=8, loc="lower right")
     figure.savefig(path, dpi=130)
 
 

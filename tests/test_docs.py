@@ -37,6 +37,13 @@ def test_the_quickstart_is_short_and_on_the_first_screens():
     assert "docs/images/demo.png" in head
 
 
+def test_how_to_profile_runs_as_it_stands(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "performance.md").read_text(), re.DOTALL)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert list(tmp_path.rglob("*.trace.json.gz"))
+
+
 @pytest.mark.parametrize(
     "page", [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")], ids=str
 )
