@@ -236,4 +236,4 @@ def test_a_short_run_on_real_newsgroups_stays_small(tmp_path):
     rows = read_rows(next(tmp_path.iterdir()))
     assert rows[0]["test_loss"] == pytest.approx(np.log(20), rel=1e-4)
     assert rows[-1]["val_loss"] < rows[0]["val_loss"]
-    assert int(run.stdout) * 1024 < 3 * 2**30
+    assert int(run.stdout) * 1024 < 2 * 2**30
