@@ -93,6 +93,11 @@ def draw(p, S, Q):
     return p.draw_F(S), p.draw_G(S), [p.draw_G(S) for _ in range(Q)]
 
 
+def before_the_first_step(p):
+    """Return x, y, the same again for the points before, v, u, a momentum weight of 1, k."""
+    return p.x0, p.y0, p.x0, p.y0, torch.zeros_like(p.x0), torch.zeros_like(p.y0), 1.0, 0
+
+
 class MRBO(NamedTuple):
     gamma: float
     lam: float
@@ -101,7 +106,7 @@ class MRBO(NamedTuple):
     S: int
 
     def start(self, p):
-        return p.x0, p.y0, p.x0, p.y0, torch.zeros_like(p.x0), torch.zeros_like(p.y0), 1.0, 0
+        return before_the_first_step(p)
 
     def step(self, p, state):
         x, y, x_prev, y_prev, v, u, alpha, k = state
@@ -164,22 +169,22 @@ class SUSTAIN(NamedTuple):
     S: int
 
     def start(self, p):
-        return p.x0, p.y0, p.x0, p.y0, torch.zeros_like(p.x0), torch.zeros_like(p.y0), 1.0, 0
+        return before_the_first_step(p)
 
     def estimate(self, p, x, y, B_F, B_G, B_H):
-        """The series of random length: Q/L times the last of its products."""
+        """The series of random length: (Q + 1) eta times the last of its products."""
         x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
         r = grad(p.F(x, y, B_F), y)[0]
         for batch in B_H:
             (g,) = grad(p.G(x, y, batch), y, create_graph=True)
             r = r - self.eta * grad(g, y, r)[0]
         (g,) = grad(p.G(x, y, B_G), y, create_graph=True)
-        return -grad(g, x, self.Q * self.eta * r)[0]
+        return -grad(g, x, (self.Q + 1) * self.eta * r)[0]
 
     def step(self, p, state):
         x, y, x_prev, y_prev, v, u, w, k = state
         B_y = p.draw_G(self.S)
-        B_x = draw(p, self.S, int(torch.randint(self.Q, ())))
+        B_x = draw(p, self.S, int(torch.randint(self.Q + 1, ())))
         v = self.estimate(p, x, y, *B_x) + (1 - w) * (v - self.estimate(p, x_prev, y_prev, *B_x))
         u = grad_G(p, x, y, B_y) + (1 - w) * (u - grad_G(p, x_prev, y_prev, B_y))
         alpha = self.c / (8 + k) ** (1 / 3)
