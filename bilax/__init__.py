@@ -15,7 +15,7 @@ _EXPORTS = {
     "hypergradient": "bilax.hypergrad",
     "solve": "bilax.runner",
     "iterate": "bilax.runner",
-    "UnsafeEta": "bilax.runner",
+    "UnsafeEta": "bilax.unsafe_eta",
     "Result": "bilax.results",
     "History": "bilax.results",
     "Info": "bilax.algorithms",
@@ -68,7 +68,8 @@ if TYPE_CHECKING:
     from bilax.oracle import Counts, Oracle, make_oracle
     from bilax.problem import Problem
     from bilax.results import History, Result
-    from bilax.runner import UnsafeEta, iterate, solve
+    from bilax.runner import iterate, solve
+    from bilax.unsafe_eta import UnsafeEta
 
 
 def __getattr__(name: str) -> Any:

@@ -56,6 +56,7 @@ def _numbers(shape: tuple[int, ...]) -> jax.Array:
     return jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
 
 
+@jax.jit  # traced once for each shape
 def _threefry(key: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Encrypt numbers below 2^32 with Threefry-2x32 of 20 rounds (Salmon et al., 2011): the bits of `jax.random`.
 

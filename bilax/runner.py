@@ -4,46 +4,28 @@ import math
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bilax import keys, progress
+from bilax import keys, loop, progress, unsafe_eta
 from bilax.algorithms.protocol import Algorithm, Info
-from bilax.hypergrad import gauge
-from bilax.hyperparameters import Auto, names_of
-from bilax.oracle import Counts, from_parts, make_oracle
-from bilax.problem import Functions, Metrics, Problem, as_variable
+from bilax.hyperparameters import names_of
+from bilax.loop import Run
+from bilax.oracle import Counts, make_oracle
+from bilax.problem import Metrics, Problem, as_variable
 from bilax.results import History, Result, Status
-from bilax.sampler import Sampler, full, iid, resolve
-from bilax.tree import all_finite, where
+from bilax.sampler import Sampler, full, resolve
 from bilax.types import PyTree, Scalar
 
 LONGEST = 128  # steps in one call of the compiled program
 RESPONSE = 0.2  # seconds after which the program should come back, for the clock, the bar and Ctrl-C
-
-
-class UnsafeEta(UserWarning):
-    """The step eta of a Neumann series is above 1/L, L being the largest eigenvalue of the inner Hessian."""
-
-
-class Run(NamedTuple):
-    """What the compiled program hands from step to step. Why it came back is in the last three."""
-
-    state: Any
-    info: Info
-    HV: jax.Array  # calls beyond the declared cost, since the program was called
-    JV: jax.Array
-    nonfinite: jax.Array
-    converged: jax.Array
-    grew: jax.Array
 
 
 def solve(
@@ -102,7 +84,7 @@ def solve(
     x0, y0 = _starting_point(problem, x0, y0)
     sampler = resolve(sampler)
     advance = partial(
-        _advance,
+        loop.advance,
         problem.functions,
         sampler,
         algorithm,
@@ -115,11 +97,11 @@ def solve(
     samples = samples_per_step(algorithm, problem, sampler)
     measure = _Measurements(metrics or problem.metrics, samples, on_row)
 
-    run = _start(algorithm.init(x0, y0))
+    run = loop.start(algorithm.init(x0, y0))
     measure(run, 0.0, Counts())  # before the compilation, so that there is something to see
     tic = time.perf_counter()
     jax.block_until_ready(advance(run, 0, False))  # no steps: this compiles
-    warned = _check_eta(algorithm, problem, run)
+    warned = unsafe_eta.check_start(algorithm, problem, run.state)
     compile_seconds = time.perf_counter() - tic
 
     counts, seconds, pace, status = Counts(), 0.0, RESPONSE, None
@@ -132,17 +114,21 @@ def solve(
                 k + max(1, min(LONGEST, int(min(RESPONSE, pause, limit - seconds) / pace))),
             )
             tic = time.perf_counter()
-            run = jax.block_until_ready(advance(run, stop, warned))
+            before, run = run, jax.block_until_ready(advance(run, stop, warned))
             elapsed = time.perf_counter() - tic
+            if run.grew and not warned:
+                last = advance(before, int(run.state.k) - 1, True).state
+                unsafe_eta.warn_series_grows(algorithm, problem, last, run.info)
+                warned = True
+            diverged = not loop.is_finite(run)
+            if diverged:
+                run = _last_finite(advance, before, run, warned)
             done = int(run.state.k)
             counts = sum((cost(i) for i in range(k, done)), counts) + Counts(HV=int(run.HV), JV=int(run.JV))
             seconds += elapsed
             pace = max(elapsed, 1e-6) / max(1, done - k)
             k = done
-            if run.grew and not warned:
-                _warn_series_grows(algorithm, problem, run)
-                warned = True
-            status = _why_stop(run, k >= steps, seconds >= limit, interrupted())
+            status = "diverged" if diverged else _why_stop(run, k >= steps, seconds >= limit, interrupted())
             if k > measure.k and (status is not None or k % every == 0 or seconds >= measure.at + pause):
                 measure(run, seconds, counts)
             update(max(k / steps, seconds / limit), f"step {k}, |v| = {float(run.info.norm_v):.2e}")
@@ -193,57 +179,6 @@ def iterate(
     stream = keys.root(seed)
     state = algorithm.init(*_starting_point(problem, x0, y0))
     return jax.lax.scan(lambda s, _: algorithm.step(oracle, keys.at(stream, s.k), s), state, length=steps)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _advance(
-    functions: Functions,
-    sampler: Sampler,
-    algorithm: Algorithm,
-    outer_data: PyTree,
-    inner_data: PyTree,
-    stream: jax.Array,
-    tol: jax.Array,
-    run: Run,
-    stop: Scalar,
-    warned: Any,
-) -> Run:
-    """Take steps until k = stop, or until there is a reason to come back earlier."""
-    oracle = from_parts(functions, outer_data, inner_data, sampler)
-
-    def step(run: Run) -> Run:
-        state, info = algorithm.step(oracle, keys.at(stream, run.state.k), run.state)
-        info = _canonical(info)
-        known = {id(leaf) for leaf in jax.tree.leaves(run.state)}  # what is only handed on was looked at before
-        new = [leaf for leaf in jax.tree.leaves(state) if id(leaf) not in known]
-        nonfinite = ~all_finite((new, info.norm_v, info.norm_u))
-        grew = info.diverging & jnp.logical_not(warned)
-        if _is_auto(algorithm):
-            grew &= run.info.diverging  # the first time, eta="auto" measures again and lowers eta by itself
-        # Before the warning and at the end of a divergent run, the state is that before the step.
-        state = where(nonfinite | grew, run.state, state)
-        kept = ~(nonfinite | grew)
-        HV, JV = (total + jnp.where(kept, calls, 0) for total, calls in ((run.HV, info.HV), (run.JV, info.JV)))
-        return Run(state, info, HV, JV, nonfinite, (info.norm_v <= tol) & kept, grew)
-
-    def goes_on(run: Run) -> jax.Array:
-        return ~(run.nonfinite | run.converged | run.grew) & (run.state.k < stop)
-
-    fresh = run._replace(HV=jnp.zeros_like(run.HV), JV=jnp.zeros_like(run.JV), grew=jnp.zeros_like(run.grew))
-    return jax.lax.while_loop(goes_on, step, fresh)
-
-
-def _start(state: Any) -> Run:
-    none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-    return Run(state, _canonical(Info(jnp.inf, jnp.inf)), none, none, no, no, no)
-
-
-def _canonical(info: Info) -> Info:
-    """Give every entry the dtype that it has in all algorithms."""
-    return Info(*(jnp.asarray(value, _INFO_DTYPES.get(name, float)) for name, value in info._asdict().items()))
-
-
-_INFO_DTYPES = {"diverging": bool, "HV": jnp.int32, "JV": jnp.int32}
 
 
 class _Measurements:
@@ -313,9 +248,14 @@ def _with_real_batches(algorithm: Algorithm, problem: Problem, sampler: Sampler)
     )
 
 
+def _last_finite(advance: Callable[[Run, int, bool], Run], before: Run, run: Run, warned: bool) -> Run:
+    """Go back, from a state that is not finite, to the last one that is, by taking the steps to it again."""
+    while not loop.is_finite(run) and run.state.k > before.state.k:
+        run = advance(before, int(run.state.k) - 1, warned)
+    return run
+
+
 def _why_stop(run: Run, finished: bool, late: bool, interrupted: bool) -> Status | None:
-    if run.nonfinite:
-        return "diverged"
     if run.converged or finished:
         return "done"
     if interrupted:
@@ -334,65 +274,6 @@ def _message(status: Status, run: Run, k: int, tol: float | None, time_limit: fl
     if run.converged:
         return f"the norm of the estimate fell to {float(run.info.norm_v):.3g} <= tol = {tol:g} after {k} steps."
     return f"{k} steps taken."
-
-
-def _is_auto(algorithm: Algorithm) -> bool:
-    return any(isinstance(getattr(algorithm, name), Auto) for name in names_of("series_step", algorithm))
-
-
-def _check_eta(algorithm: Algorithm, problem: Problem, run: Run) -> bool:
-    """Warn if a fixed eta is unsafe at the starting point, and tell whether it was."""
-    for name in names_of("series_step", algorithm):
-        eta = getattr(algorithm, name)
-        if isinstance(eta, Auto):
-            continue
-        L = _measured_L(problem, run)
-        if float(eta) * L > 1:
-            _warn(algorithm, f"{name} = {float(eta):.3g} is too large for the Neumann series", L)
-            return True
-    return False
-
-
-def _warn_series_grows(algorithm: Algorithm, problem: Problem, run: Run) -> None:
-    eta, growth = float(run.info.eta), float(run.info.growth)
-    L = _measured_L(problem, run)
-    if not _is_auto(algorithm):
-        L = max(L, (1 + growth) / eta)  # for a convex inner loss, a residual that grows proves this
-    _warn(
-        algorithm,
-        f"the Neumann series grows at step {int(run.state.k)}: with eta = {eta:.3g} its residual gets {growth:.4g} "
-        "times larger from one term to the next, so the hypergradient cannot be trusted",
-        L,
-    )
-
-
-def _warn(algorithm: Algorithm, what: str, L: float) -> None:
-    remedy = (
-        'eta="auto" lowers it each time; that it went on suggests an inner loss that is not convex in y, or samples '
-        "that are far more curved than most: larger batches help then."
-        if _is_auto(algorithm)
-        else 'Set eta below this, or eta="auto".'
-    )
-    warnings.warn(
-        f"{type(algorithm).__name__}: {what}. The largest eigenvalue of the inner Hessian is L = {L:.3g} here; the "
-        f"largest safe eta is 1/L = {1 / L:.3g}. {remedy}",
-        UnsafeEta,
-        stacklevel=4,
-    )
-
-
-def _measured_L(problem: Problem, run: Run) -> float:
-    samples = min(1000, problem.inner_size)
-    parts = (problem.functions, samples, problem.outer_data, problem.inner_data)
-    return float(_largest_eigenvalue(*parts, run.state.x, run.state.y))
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _largest_eigenvalue(
-    functions: Functions, samples: int, outer_data: PyTree, inner_data: PyTree, x: PyTree, y: PyTree
-) -> jax.Array:
-    oracle = from_parts(functions, outer_data, inner_data, iid)
-    return gauge.largest_eigenvalue(oracle, keys.root(0), x, y, samples)[0]
 
 
 @contextmanager

@@ -72,12 +72,6 @@ def where(condition: Scalar, x: PyTree, y: PyTree) -> PyTree:
     return jax.tree.map(lambda xi, yi: jnp.where(condition, xi, yi), x, y)
 
 
-def all_finite(x: PyTree) -> jax.Array:
-    floats = [leaf for leaf in jax.tree.leaves(x) if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)]
-    # One pass each: a maximum is not a number if any of them is not.
-    return jnp.all(jnp.array([jnp.max(jnp.abs(leaf), initial=0) < jnp.inf for leaf in floats]))
-
-
 def size(x: PyTree) -> int:
     """Return the length of the leading axis that the leaves share."""
     return jax.tree.leaves(x)[0].shape[0]

@@ -21,6 +21,8 @@ LAYERS = [
     {"hypergrad"},
     {"algorithms", "testing"},
     {"theory", "settings"},
+    {"unsafe_eta"},
+    {"loop"},
     {"runner"},
     {"problems"},
     {"datasets"},

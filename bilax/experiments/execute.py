@@ -15,7 +15,8 @@ from bilax import settings
 from bilax.experiments.specs import FULL_BATCH, Experiment
 from bilax.experiments.tasks import Made, Task
 from bilax.results import FINISHED, Record, Result, manifests
-from bilax.runner import UnsafeEta, solve
+from bilax.runner import solve
+from bilax.unsafe_eta import UnsafeEta
 
 MEASUREMENTS = 40  # per run, about
 LEAST_TRUSTED = 40  # images kept for the gallery
