@@ -4,13 +4,15 @@ import os
 import signal
 import threading
 import time
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bilax import MRBO, Problem, solve
+from bilax import MRBO, Counts, Info, Problem, solve
 from bilax.problems import quadratic
 
 QUADRATIC = quadratic()
@@ -117,6 +119,38 @@ def test_a_run_that_turns_non_finite_keeps_the_last_finite_state(every):
     assert same.status == "done"
     np.testing.assert_array_equal(same.x, result.x)
     assert result.counts == same.counts
+
+
+class QuietState(NamedTuple):
+    k: jax.Array
+    x: jax.Array
+    y: jax.Array
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Quiet:
+    """Its y is lost in the step from k = 5 on, and its norms do not tell."""
+
+    def init(self, x0, y0):
+        return QuietState(jnp.zeros((), jnp.int32), x0, y0)
+
+    def step(self, oracle, key, s):
+        return QuietState(s.k + 1, s.x, jnp.where(s.k >= 5, jnp.nan, s.y + 1)), Info(1.0, 1.0)
+
+    def cost(self, k):
+        return Counts(G=1)
+
+
+@pytest.mark.parametrize("every", [1, 4, 100])
+def test_a_state_that_turns_non_finite_behind_finite_norms_is_noticed(every):
+    result = solve(QUADRATIC.problem, Quiet(), steps=100, every=every, metrics=lambda x, y: {"y": jnp.max(y)})
+    assert result.status == "diverged"
+    assert int(result.state.k) == 5
+    assert np.isfinite(result.y).all()
+    assert result.counts == Counts(G=5)
+    assert [row["k"] for row in result.history][-1] == 5
+    assert all(np.isfinite(row["y"]) for row in result.history)
 
 
 def test_ctrl_c_keeps_what_was_done():
