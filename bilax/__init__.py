@@ -15,6 +15,7 @@ _EXPORTS = {
     "hypergradient": "bilax.hypergrad",
     "solve": "bilax.runner",
     "iterate": "bilax.runner",
+    "sweep": "bilax.sweeps",
     "UnsafeEta": "bilax.unsafe_eta",
     "Result": "bilax.results",
     "History": "bilax.results",
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from bilax.problem import Problem
     from bilax.results import History, Result
     from bilax.runner import iterate, solve
+    from bilax.sweeps import sweep
     from bilax.unsafe_eta import UnsafeEta
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bilax import keys
 from bilax.algorithms.protocol import Algorithm, Info
-from bilax.oracle import from_parts
+from bilax.oracle import Oracle, from_parts
 from bilax.problem import Functions
 from bilax.sampler import Sampler
 from bilax.types import PyTree, Scalar
@@ -67,6 +67,11 @@ def advance(
         return run.finite & ~run.converged & ~run.grew & (run.state.k < stop)
 
     return jax.lax.while_loop(goes_on, step, start(run.state)._replace(info=run.info))
+
+
+def iterations(oracle: Oracle, algorithm: Algorithm, stream: jax.Array, state: Any, steps: int) -> tuple[Any, Info]:
+    """Take so many steps whatever happens; return the last state and the `Info` of every step."""
+    return jax.lax.scan(lambda s, _: algorithm.step(oracle, keys.at(stream, s.k), s), state, length=steps)
 
 
 def is_finite(run: Run) -> bool:

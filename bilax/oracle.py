@@ -70,7 +70,8 @@ def both(fn: Callable[..., T], new: tuple, old: tuple) -> tuple[T, T]:
     The points are stacked and ``fn`` is vmapped over the pair. Batches inside ``fn`` depend on neither point,
     so they are drawn and read once, and each product of a batch with a vector becomes one with two.
     """
-    pair = jax.vmap(fn)(*jax.tree.map(lambda a, b: jnp.stack([a, b]), new, old))
+    # jnp.stack would put the pair before the members of a sweep, and every loop inside would transpose.
+    pair = jax.vmap(fn)(*jax.tree.map(lambda a, b: jnp.concatenate([a[None], b[None]]), new, old))
     return jax.tree.map(lambda a: a[0], pair), jax.tree.map(lambda a: a[1], pair)
 
 

@@ -78,10 +78,10 @@ def solve(
     ('done', 1.0)
     """
     _check_arguments(problem, algorithm)
-    steps, every = _checked_steps(steps, steps if every is None and every_seconds is not None else every)
+    steps, every = checked_steps(steps, steps if every is None and every_seconds is not None else every)
     pause = math.inf if every_seconds is None else _positive("every_seconds", every_seconds)
     limit = math.inf if time_limit is None else _positive("time_limit", time_limit)
-    x0, y0 = _starting_point(problem, x0, y0)
+    x0, y0 = starting_point(problem, x0, y0)
     sampler = resolve(sampler)
     advance = partial(
         loop.advance,
@@ -90,7 +90,7 @@ def solve(
         algorithm,
         problem.outer_data,
         problem.inner_data,
-        keys.root(_checked_seed(seed)),
+        keys.root(checked_seed(seed)),
         jnp.asarray(-1.0 if tol is None else _positive("tol", tol), float),
     )
     cost = cost_per_step(algorithm, problem, sampler)
@@ -157,7 +157,7 @@ def iterate(
     seed: Scalar = 0,
     sampler: str | Sampler = "iid",
 ) -> tuple[Any, Info]:
-    """Run ``steps`` iterations as one pure function: to be jitted, or vmapped over seeds or hyper-parameters.
+    """Run ``steps`` iterations as one pure function: to be jitted, differentiated, or vmapped over hyper-parameters.
 
     Returns the last state and the `Info` of every step, stacked. The iterates are those of `solve`.
 
@@ -174,11 +174,10 @@ def iterate(
     >>> jax.vmap(final_x)(jnp.array([0.01, 0.1, 1.0])).shape
     (3,)
     """
-    steps, _ = _checked_steps(steps, None)
+    steps, _ = checked_steps(steps, None)
     oracle = make_oracle(problem, sampler)
-    stream = keys.root(seed)
-    state = algorithm.init(*_starting_point(problem, x0, y0))
-    return jax.lax.scan(lambda s, _: algorithm.step(oracle, keys.at(stream, s.k), s), state, length=steps)
+    state = algorithm.init(*starting_point(problem, x0, y0))
+    return loop.iterations(oracle, algorithm, keys.root(seed), state, steps)
 
 
 class _Measurements:
@@ -315,18 +314,18 @@ def _check_arguments(problem: Any, algorithm: Any) -> None:
             name = jax.tree_util.keystr(path).lstrip(".")
             raise ValueError(
                 f"{type(algorithm).__name__}: {name} has the shape {np.shape(leaf)}; solve takes one setting at a "
-                "time. For a grid, jax.vmap a function that calls bilax.iterate."
+                "time. For a grid, give a list of settings to bilax.sweep."
             )
 
 
-def _starting_point(problem: Problem, x0: PyTree, y0: PyTree) -> tuple[PyTree, PyTree]:
+def starting_point(problem: Problem, x0: PyTree, y0: PyTree) -> tuple[PyTree, PyTree]:
     return (
         as_variable("x0", problem.x0 if x0 is None else x0),
         as_variable("y0", problem.y0 if y0 is None else y0),
     )
 
 
-def _checked_steps(steps: Any, every: Any) -> tuple[int, int]:
+def checked_steps(steps: Any, every: Any) -> tuple[int, int]:
     if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool) or steps < 1:
         raise ValueError(f"steps must be an integer >= 1; got {steps!r}.")
     if every is None:
@@ -336,7 +335,7 @@ def _checked_steps(steps: Any, every: Any) -> tuple[int, int]:
     return int(steps), int(every)
 
 
-def _checked_seed(seed: Any) -> int:
+def checked_seed(seed: Any) -> int:
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise ValueError(f"seed must be an integer from 0 to 2**32 - 1; got {seed!r}.")
     return int(seed)

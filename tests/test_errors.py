@@ -54,7 +54,7 @@ def test_hyperparameters_that_are_not_numbers(value):
         (
             lambda: solve(PROBLEM, MRBO(gamma=jnp.ones(2)), steps=1),
             ValueError,
-            r"gamma has the shape \(2,\).*bilax.iterate",
+            r"gamma has the shape \(2,\).*bilax.sweep",
         ),
         (lambda: solve(PROBLEM, MRBO(), steps=1, sampler=["iid"]), ValueError, r"unknown sampler \['iid'\]"),
         (lambda: iterate(PROBLEM, MRBO(), steps=-1), ValueError, r"steps must be an integer >= 1; got -1"),

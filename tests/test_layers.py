@@ -24,6 +24,7 @@ LAYERS = [
     {"unsafe_eta"},
     {"loop"},
     {"runner"},
+    {"sweeps"},
     {"problems"},
     {"datasets"},
     {"experiments"},
@@ -57,7 +58,7 @@ def test_public_names():
     assert set(bilax.__all__) == {
         "ALGORITHMS", "AIDCG", "AIDFP", "BSA", "Counts", "History", "Info", "MRBO", "MRBOD", "MSTSA", "Oracle",
         "Problem", "RSVRB", "Result", "Reverse", "SEMA", "STABLE", "SUSTAIN", "StocBiO", "TTSA", "UnsafeEta", "VRBO",
-        "__version__", "algorithms", "datasets", "hypergrad", "hypergradient", "iterate", "make_oracle", "problems", "results", "solve", "sparse", "testing", "theory",
+        "__version__", "algorithms", "datasets", "hypergrad", "hypergradient", "iterate", "make_oracle", "problems", "results", "solve", "sparse", "sweep", "testing", "theory",
     }  # fmt: skip
     for name in bilax.__all__:
         assert getattr(bilax, name) is not None

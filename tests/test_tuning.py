@@ -54,7 +54,7 @@ def test_a_setting_that_diverges_is_last():
 def test_settings_of_different_programs_are_refused():
     with pytest.raises(ValueError, match="may differ in real numbers only"):
         tuning.search(PROBLEM, [bilax.MRBO(S=5), bilax.MRBO(S=6)], distance, steps=2)
-    with pytest.raises(ValueError, match="no settings to search"):
+    with pytest.raises(ValueError, match="no settings to run"):
         tuning.search(PROBLEM, [], distance, steps=2)
 
 

@@ -19,6 +19,7 @@ from bilax.algorithms.protocol import Algorithm
 from bilax.oracle import from_parts
 from bilax.problem import Functions, Problem
 from bilax.sampler import Sampler, resolve
+from bilax.sweeps import one_program
 from bilax.types import PyTree
 
 KEEP = 4  # one in so many survives a rung
@@ -48,13 +49,7 @@ def search(
 
     The candidates may differ in hyper-parameters that are real numbers: step sizes, momentum, eta.
     """
-    if not candidates:
-        raise ValueError("there are no settings to search.")
-    if len({jax.tree.structure(candidate) for candidate in candidates}) > 1:
-        raise ValueError(
-            "the settings of one search may differ in real numbers only (step sizes, momentum, eta), because they run "
-            "as one program; search whole numbers, batch sizes and eta=auto one by one."
-        )
+    candidates = one_program(candidates)
     lanes = min(lanes, len(candidates))
     sampler, stream = resolve(sampler), keys.root(seed)
     left = list(range(len(candidates)))

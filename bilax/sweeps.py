@@ -1,0 +1,144 @@
+"""Many settings of one method, with many seeds, with one compilation."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bilax import keys, loop
+from bilax.algorithms.protocol import Algorithm, Info
+from bilax.oracle import from_parts
+from bilax.problem import Functions, Problem
+from bilax.progress import bar
+from bilax.runner import checked_seed, checked_steps, samples_per_step, starting_point
+from bilax.sampler import Sampler, resolve
+from bilax.types import PyTree
+
+LANES = 16  # settings side by side, at most
+SHARED = 0.1  # times the bytes of a state, at least, that the batches of a step must have: they are what lanes share
+
+
+def sweep(
+    problem: Problem,
+    algorithms: Sequence[Algorithm],
+    x0: PyTree = None,
+    y0: PyTree = None,
+    *,
+    steps: int,
+    seeds: Sequence[int] = (0,),
+    sampler: str | Sampler = "iid",
+    progress: bool | None = None,
+) -> tuple[Any, Info]:
+    """Run every setting with every seed, with one compilation.
+
+    Settings share the batches of a seed, so they run side by side (`jax.vmap`), unless their states are much larger
+    than the batches. Seeds share nothing and run one after the other.
+
+    Args:
+      problem: what to solve.
+      algorithms: settings of one method; they may differ in real numbers (step sizes, momentum, eta).
+      x0, y0: where to start; by default what the problem says.
+      steps: iterations of each.
+      seeds: decide the batches, as in `solve`.
+      sampler: as in `solve`.
+      progress: show a bar; by default if standard error is a terminal.
+
+    Returns:
+      The last states and the `Info` of every step, like `iterate`, whose iterates they are. Every array has two more
+      axes in front: setting and seed.
+
+    >>> import jax.numpy as jnp
+    >>> from bilax.algorithms import MRBO
+    >>> problem = Problem(
+    ...     outer_loss=lambda x, y, batch: jnp.mean((y - batch) ** 2),
+    ...     inner_loss=lambda x, y, batch: jnp.mean((y - x - batch) ** 2),
+    ...     outer_data=jnp.ones(10),
+    ...     inner_data=jnp.zeros(20),
+    ... )
+    >>> settings = [MRBO(gamma=gamma, lam=0.5, S=5) for gamma in (0.01, 0.1, 1.0)]
+    >>> states, infos = sweep(problem, settings, jnp.zeros(()), jnp.zeros(()), steps=50, seeds=[0, 1])
+    >>> states.x.shape, infos.norm_v.shape
+    ((3, 2), (3, 2, 50))
+    """
+    settings = one_program(algorithms)
+    steps, _ = checked_steps(steps, None)
+    chosen = [np.uint32(checked_seed(seed)) for seed in seeds]
+    if not chosen:
+        raise ValueError("seeds is empty; give at least one, like seeds=[0].")
+    sampler = resolve(sampler)
+    x0, y0 = starting_point(problem, x0, y0)
+    groups = _groups(settings, _lanes(problem, settings[0], sampler, x0, y0, len(settings)))
+    program = partial(_program, problem.functions, sampler, steps, problem.outer_data, problem.inner_data, x0, y0)
+    results: list[list[Any]] = []  # of groups and seeds, with an axis of lanes
+    with bar(f"{type(settings[0]).__name__}, {len(settings)} x {len(chosen)}", progress) as update:
+        for number, group in enumerate(groups):
+            results.append([])
+            for seed in chosen:
+                results[-1].append(jax.block_until_ready(program(seed, group)))
+                update((number + len(results[-1]) / len(chosen)) / len(groups), f"seed {seed}")
+
+    def in_order(*leaves: jax.Array) -> jax.Array:
+        of_seeds = np.reshape(leaves, (len(groups), len(chosen), *leaves[0].shape))
+        return jnp.asarray(np.concatenate([np.swapaxes(of_group, 0, 1) for of_group in of_seeds])[: len(settings)])
+
+    return jax.tree.map(in_order, *(result for of_group in results for result in of_group))
+
+
+def one_program(algorithms: Sequence[Algorithm]) -> list[Any]:
+    """Return the settings as a list, if one compiled program can run them all."""
+    settings = list(algorithms) if isinstance(algorithms, Sequence) else [algorithms]
+    if not settings:
+        raise ValueError("there are no settings to run; give at least one, like [bilax.MRBO()].")
+    if any(np.ndim(leaf) for leaf in jax.tree.leaves(settings)):
+        raise ValueError("a setting holds an array of numbers; write one setting for each number, in a list.")
+    if len({jax.tree.structure(setting) for setting in settings}) > 1:
+        raise ValueError(
+            "the settings may differ in real numbers only (step sizes, momentum, eta), because they run as one "
+            "program; methods, whole numbers, batch sizes and eta='auto' need one call each."
+        )
+    return settings
+
+
+def _lanes(problem: Problem, algorithm: Algorithm, sampler: Sampler, x0: PyTree, y0: PyTree, settings: int) -> int:
+    """Return how many settings run side by side: as few groups as possible, of equal size."""
+    state = jax.eval_shape(algorithm.init, x0, y0)
+    batches = samples_per_step(algorithm, problem, sampler) * _bytes(problem.inner_data) / problem.inner_size
+    if batches < SHARED * _bytes(state):
+        return 1
+    return math.ceil(settings / math.ceil(settings / LANES))
+
+
+def _bytes(tree: PyTree) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def _groups(settings: list[Any], lanes: int) -> list[Any]:
+    """Return groups of settings, stacked; the last one is filled up with its last member again."""
+    parts = [settings[first : first + lanes] for first in range(0, len(settings), lanes)]
+    filled = [part + part[-1:] * (lanes - len(part)) for part in parts]
+    return [jax.tree.map(lambda *leaves: np.array(leaves, float), *part) for part in filled]
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _program(
+    functions: Functions,
+    sampler: Sampler,
+    steps: int,
+    outer_data: PyTree,
+    inner_data: PyTree,
+    x0: PyTree,
+    y0: PyTree,
+    seed: jax.Array,
+    group: Any,
+) -> tuple[Any, Info]:
+    oracle, stream = from_parts(functions, outer_data, inner_data, sampler), keys.root(seed)
+
+    def run(algorithm: Algorithm) -> tuple[Any, Info]:
+        return loop.iterations(oracle, algorithm, stream, algorithm.init(x0, y0), steps)
+
+    lanes = jax.tree.leaves(group)[0].shape[0]
+    return jax.vmap(run)(group) if lanes > 1 else jax.lax.map(run, group)

@@ -1,0 +1,68 @@
+"""A sweep: the same iterates as its members, one compilation, however they are run."""
+
+import jax
+import numpy as np
+import pytest
+
+from bilax import MRBO, VRBO, Problem, iterate, sweep, sweeps
+from bilax.problems import quadratic
+
+PROBLEM = quadratic().problem
+
+
+def settings(count, **same):
+    return [MRBO(gamma=gamma, lam=0.3, Q=2, eta=0.3, **same) for gamma in np.linspace(0.01, 0.1, count)]
+
+
+@pytest.mark.parametrize("shared", [0.0, np.inf], ids=["side by side", "one after the other"])
+@pytest.mark.parametrize("lanes", [16, 2])
+def test_a_sweep_has_the_iterates_of_its_members(monkeypatch, shared, lanes):
+    monkeypatch.setattr(sweeps, "SHARED", shared)
+    monkeypatch.setattr(sweeps, "LANES", lanes)
+    members = settings(5, S=4)  # with two lanes, the last group is not full
+    states, infos = sweep(PROBLEM, members, steps=7, seeds=[3, 8])
+    assert infos.norm_v.shape == (5, 2, 7)
+    for i, member in enumerate(members):
+        for j, seed in enumerate([3, 8]):
+            state, info = iterate(PROBLEM, member, steps=7, seed=seed)
+            for mine, theirs in zip(jax.tree.leaves((states, infos)), jax.tree.leaves((state, info)), strict=True):
+                np.testing.assert_allclose(mine[i, j], theirs, rtol=1e-10)
+
+
+def test_a_sweep_compiles_once():
+    before = sweeps._program._cache_size()
+    for seeds in ([0], [1, 2, 3]):
+        sweep(PROBLEM, settings(16, S=6), steps=5, seeds=seeds)
+        sweep(PROBLEM, settings(16, S=6)[::-1], steps=5, seeds=seeds)
+    assert sweeps._program._cache_size() == before + 1
+
+
+def test_settings_share_lanes_where_batches_outweigh_states():
+    def lanes(S, n):
+        problem = Problem(
+            outer_loss=lambda x, y, batch: (y - batch).mean(),
+            inner_loss=lambda x, y, batch: (y - batch).mean() + x.mean(),
+            outer_data=np.zeros((100, 10), np.float32),
+            inner_data=np.zeros((100, 10), np.float32),
+        )
+        x0, y0 = np.zeros(n, np.float32), np.zeros(10, np.float32)
+        return sweeps._lanes(problem, MRBO(S=S), sweeps.resolve("iid"), x0, y0, 20)
+
+    assert lanes(S=64, n=10) == 10  # two groups of ten, not one of sixteen and one of four
+    assert lanes(S=1, n=10_000) == 1
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "seeds", "message"),
+    [
+        ([], [0], "no settings to run"),
+        ([MRBO(), VRBO()], [0], "may differ in real numbers only"),
+        ([MRBO(S=1), MRBO(S=2)], [0], "may differ in real numbers only"),
+        (MRBO(gamma=np.ones(3)), [0], "a setting holds an array of numbers"),
+        ([MRBO()], [], "seeds is empty"),
+        ([MRBO()], [-1], "seed must be an integer from 0"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(algorithms, seeds, message):
+    with pytest.raises(ValueError, match=message):
+        sweep(PROBLEM, algorithms, steps=5, seeds=seeds)
