@@ -20,6 +20,7 @@ import bilax
 from bilax.environment import environment
 
 FEATURES = 785
+REST = 0.3  # seconds before each measurement: threads of OpenMP keep a core busy for 0.2 s after their work
 ETA = 0.05
 
 METHODS = {  # our method, its eager twin, its bare products, steps per turn of ours and of eager PyTorch
@@ -147,7 +148,12 @@ def eager_steps(problem, name, settings, steps):
 
 def turns(measures, repeats):
     """Measure each in turn, several times; return the table of times, a row per turn."""
-    return [{name: measure() for name, measure in measures.items()} for _ in range(repeats)]
+
+    def rested(measure):
+        time.sleep(REST)
+        return measure()
+
+    return [{name: rested(measure) for name, measure in measures.items()} for _ in range(repeats)]
 
 
 def row(times, flops=None):
