@@ -75,7 +75,7 @@ def growth(facts, path):
             middle = (low * high) ** 0.5
             one.set_ylim(min(low, middle / 10), max(high, middle * 10))
         if "vectors" in found["rows"][0]:
-            axes.legend(frameon=False, fontsize=8, loc="lower right")
+            axes.legend(frameon=False, fontsize=8, loc="upper left")
     figure.savefig(path, dpi=130)
 
 
