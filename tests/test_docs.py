@@ -37,10 +37,12 @@ def test_the_quickstart_is_short_and_on_the_first_screens():
     assert "docs/images/demo.png" in head
 
 
-def test_how_to_profile_runs_as_it_stands(tmp_path):
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "performance.md").read_text(), re.DOTALL)
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+def test_how_to_sweep_and_how_to_profile_run_as_they_stand(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "performance.md").read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
+    assert run.stdout == "(4, 3, 1000)\n"
     assert list(tmp_path.rglob("*.trace.json.gz"))
 
 
