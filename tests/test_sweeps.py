@@ -14,18 +14,22 @@ def settings(count, **same):
     return [MRBO(gamma=gamma, lam=0.3, Q=2, eta=0.3, **same) for gamma in np.linspace(0.01, 0.1, count)]
 
 
-@pytest.mark.parametrize("shared", [0.0, np.inf], ids=["side by side", "one after the other"])
-@pytest.mark.parametrize("lanes", [16, 2])
-def test_a_sweep_has_the_iterates_of_its_members(monkeypatch, shared, lanes):
+@pytest.fixture(scope="module")
+def members():
+    """Five settings with two seeds, each by itself."""
+    alone = jax.jit(lambda setting, seed: iterate(PROBLEM, setting, steps=7, seed=seed))
+    return [[alone(setting, np.uint32(seed)) for seed in (3, 8)] for setting in settings(5, S=4)]
+
+
+@pytest.mark.parametrize(("shared", "lanes"), [(0.0, 16), (0.0, 2), (np.inf, 16)], ids=["all", "pairs", "one by one"])
+def test_a_sweep_has_the_iterates_of_its_members(monkeypatch, members, shared, lanes):
     monkeypatch.setattr(sweeps, "SHARED", shared)
-    monkeypatch.setattr(sweeps, "LANES", lanes)
-    members = settings(5, S=4)  # with two lanes, the last group is not full
-    states, infos = sweep(PROBLEM, members, steps=7, seeds=[3, 8])
+    monkeypatch.setattr(sweeps, "LANES", lanes)  # with two, the last group is not full
+    states, infos = sweep(PROBLEM, settings(5, S=4), steps=7, seeds=[3, 8])
     assert infos.norm_v.shape == (5, 2, 7)
-    for i, member in enumerate(members):
-        for j, seed in enumerate([3, 8]):
-            state, info = iterate(PROBLEM, member, steps=7, seed=seed)
-            for mine, theirs in zip(jax.tree.leaves((states, infos)), jax.tree.leaves((state, info)), strict=True):
+    for i, of_seeds in enumerate(members):
+        for j, member in enumerate(of_seeds):
+            for mine, theirs in zip(jax.tree.leaves((states, infos)), jax.tree.leaves(member), strict=True):
                 np.testing.assert_allclose(mine[i, j], theirs, rtol=1e-10)
 
 
