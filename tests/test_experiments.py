@@ -90,7 +90,7 @@ def folder(tmp_path_factory):
 
 
 # All in the settings of the paper; the tuned ones differ in numbers and in eta=auto only, so two stand for all.
-@pytest.mark.parametrize(("variant", "names"), [("paper", tuple(EXPERIMENTS)), ("tuned", ("fig1c", "fig6b"))])
+@pytest.mark.parametrize(("variant", "names"), [("paper", tuple(EXPERIMENTS)), ("tuned", ("fig1c", "fig6a", "fig6b"))])
 def test_every_experiment_runs_end_to_end_on_digits(folder, variant, names):
     jobs = [
         job
