@@ -77,7 +77,7 @@ def solve(
     >>> result.status, round(float(result.x), 2)
     ('done', 1.0)
     """
-    _check_arguments(problem, algorithm)
+    check_arguments(problem, algorithm)
     steps, every = checked_steps(steps, steps if every is None and every_seconds is not None else every)
     pause = math.inf if every_seconds is None else _positive("every_seconds", every_seconds)
     limit = math.inf if time_limit is None else _positive("time_limit", time_limit)
@@ -299,7 +299,7 @@ def _bar(algorithm: Any, shown: bool | None):
     return progress.bar(type(algorithm).__name__, shown)
 
 
-def _check_arguments(problem: Any, algorithm: Any) -> None:
+def check_arguments(problem: Any, algorithm: Any) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"the first argument must be a bilax.Problem; got {type(problem).__name__}.")
     if isinstance(algorithm, type):

@@ -1,9 +1,9 @@
 """Many settings of one method, with many seeds, with one compilation."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,11 @@ from bilax.algorithms.protocol import Algorithm, Info
 from bilax.oracle import from_parts
 from bilax.problem import Functions, Problem
 from bilax.progress import bar
-from bilax.runner import checked_seed, checked_steps, samples_per_step, starting_point
+from bilax.runner import check_arguments, checked_seed, checked_steps, samples_per_step, starting_point
 from bilax.sampler import Sampler, resolve
 from bilax.types import PyTree
+
+M = TypeVar("M")
 
 LANES = 16  # settings side by side, at most
 SHARED = 0.1  # times the bytes of a state, at least, that the batches of a step must have: they are what lanes share
@@ -65,13 +67,16 @@ def sweep(
     ((3, 2), (3, 2, 50))
     """
     settings = one_program(algorithms)
+    for setting in settings:
+        check_arguments(problem, setting)
     steps, _ = checked_steps(steps, None)
     chosen = [np.uint32(checked_seed(seed)) for seed in seeds]
     if not chosen:
         raise ValueError("seeds is empty; give at least one, like seeds=[0].")
     sampler = resolve(sampler)
     x0, y0 = starting_point(problem, x0, y0)
-    groups = _groups(settings, _lanes(problem, settings[0], sampler, x0, y0, len(settings)))
+    lanes = _lanes(problem, settings[0], sampler, x0, y0, len(settings))
+    groups = [jax.tree.map(lambda *leaves: np.array(leaves, float), *group) for group in groups_of(lanes, settings)]
     program = partial(_program, problem.functions, sampler, steps, problem.outer_data, problem.inner_data, x0, y0)
     results: list[list[Any]] = []  # of groups and seeds, with an axis of lanes
     with bar(f"{type(settings[0]).__name__}, {len(settings)} x {len(chosen)}", progress) as update:
@@ -90,11 +95,9 @@ def sweep(
 
 def one_program(algorithms: Sequence[Algorithm]) -> list[Any]:
     """Return the settings as a list, if one compiled program can run them all."""
-    settings = list(algorithms) if isinstance(algorithms, Sequence) else [algorithms]
+    settings = [algorithms] if hasattr(algorithms, "step") else list(algorithms)
     if not settings:
         raise ValueError("there are no settings to run; give at least one, like [bilax.MRBO()].")
-    if any(np.ndim(leaf) for leaf in jax.tree.leaves(settings)):
-        raise ValueError("a setting holds an array of numbers; write one setting for each number, in a list.")
     if len({jax.tree.structure(setting) for setting in settings}) > 1:
         raise ValueError(
             "the settings may differ in real numbers only (step sizes, momentum, eta), because they run as one "
@@ -116,11 +119,11 @@ def _bytes(tree: PyTree) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def _groups(settings: list[Any], lanes: int) -> list[Any]:
-    """Return groups of settings, stacked; the last one is filled up with its last member again."""
-    parts = [settings[first : first + lanes] for first in range(0, len(settings), lanes)]
-    filled = [part + part[-1:] * (lanes - len(part)) for part in parts]
-    return [jax.tree.map(lambda *leaves: np.array(leaves, float), *part) for part in filled]
+def groups_of(lanes: int, members: Sequence[M]) -> Iterator[list[M]]:
+    """Yield groups of equal size; the last one is filled up with its last member again."""
+    for first in range(0, len(members), lanes):
+        group = list(members[first : first + lanes])
+        yield group + group[-1:] * (lanes - len(group))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

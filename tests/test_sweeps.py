@@ -62,7 +62,7 @@ def test_settings_share_lanes_where_batches_outweigh_states():
         ([], [0], "no settings to run"),
         ([MRBO(), VRBO()], [0], "may differ in real numbers only"),
         ([MRBO(S=1), MRBO(S=2)], [0], "may differ in real numbers only"),
-        (MRBO(gamma=np.ones(3)), [0], "a setting holds an array of numbers"),
+        (MRBO(gamma=np.ones(3)), [0], r"gamma has the shape \(3,\).*list of settings"),
         ([MRBO()], [], "seeds is empty"),
         ([MRBO()], [-1], "seed must be an integer from 0"),
     ],
@@ -70,3 +70,12 @@ def test_settings_share_lanes_where_batches_outweigh_states():
 def test_what_cannot_be_swept_is_refused(algorithms, seeds, message):
     with pytest.raises(ValueError, match=message):
         sweep(PROBLEM, algorithms, steps=5, seeds=seeds)
+
+
+def test_arguments_in_the_wrong_place_are_named():
+    with pytest.raises(TypeError, match=r"must be a bilax\.Problem; got MRBO"):
+        sweep(MRBO(), [MRBO()], steps=5)
+    with pytest.raises(TypeError, match=r"write MRBO\(\)"):
+        sweep(PROBLEM, [MRBO], steps=5)
+    with pytest.raises(TypeError, match="algorithm must have init, step and cost"):
+        sweep(PROBLEM, ["mrbo"], steps=5)

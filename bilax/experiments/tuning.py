@@ -6,7 +6,7 @@ of lanes (`jax.vmap`), so that later rungs, with fewer settings, do not compile 
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from bilax.algorithms.protocol import Algorithm
 from bilax.oracle import from_parts
 from bilax.problem import Functions, Problem
 from bilax.sampler import Sampler, resolve
-from bilax.sweeps import one_program
+from bilax.sweeps import groups_of, one_program
 from bilax.types import PyTree
 
 KEEP = 4  # one in so many survives a rung
@@ -58,7 +58,7 @@ def search(
     done = 0
     for rung in range(rungs):
         goal = max(1, round(steps / KEEP ** (rungs - 1 - rung)))
-        for number, group in enumerate(_groups(left, lanes), 1):
+        for number, group in enumerate(groups_of(lanes, left), 1):
             stacked = [_stack([row[i] for i in group]) for row in (candidates, states)]
             after = _advance(
                 problem.functions, sampler, problem.outer_data, problem.inner_data, stream, *stacked, goal - done
@@ -72,13 +72,6 @@ def search(
         done = goal
         left = sorted(left, key=lambda i: best[i].score)[: math.ceil(len(left) / KEEP)]
     return sorted(best.values(), key=lambda trial: (-trial.steps, trial.score))
-
-
-def _groups(members: list[int], lanes: int) -> Iterator[list[int]]:
-    """Return groups of equal size; the last one is filled up with its last member again."""
-    for first in range(0, len(members), lanes):
-        group = members[first : first + lanes]
-        yield group + [group[-1]] * (lanes - len(group))
 
 
 def _stack(trees: Sequence[Any]) -> Any:
