@@ -1,11 +1,11 @@
 """The paper's experiments: their settings are the paper's, and each runs end to end, small, offline, on the digits."""
 
-import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from real_data import needs_data
 
 from bilax import settings
 from bilax.experiments import execute, pages, specs
@@ -13,8 +13,6 @@ from bilax.experiments.specs import EXPERIMENTS, FAMILIES, MNIST, NEWS_100, NEWS
 from bilax.experiments.tasks import Task
 from bilax.report import write
 from bilax.results import Record, load, manifests, read_rows
-
-real_data = pytest.mark.skipif("BILAX_DATA_DIR" not in os.environ, reason="needs BILAX_DATA_DIR")
 
 
 def test_the_settings_are_those_of_the_paper():
@@ -202,7 +200,7 @@ def test_tasks():
         Task("newsgroups", 0.1)
 
 
-@real_data
+@needs_data
 def test_a_short_run_on_real_mnist(tmp_path):
     made = Task("mnist", 0.1).make(0)
     assert (made.problem.inner_size, made.problem.outer_size, made.problem.y0.shape) == (20_000, 5_000, (10, 785))
@@ -227,7 +225,7 @@ print(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1
 """
 
 
-@real_data
+@needs_data
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
 def test_a_short_run_on_real_newsgroups_stays_small(tmp_path):
     """In a process of its own. Not by getrusage: its peak begins with that of the process that started this one."""

@@ -1,12 +1,12 @@
 """eta="auto", and the warning that a series grows."""
 
-import os
 import warnings
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from real_data import needs_data
 
 from bilax import MRBO, SEMA, VRBO, Problem, UnsafeEta, iterate, keys, solve
 from bilax.datasets import digits
@@ -197,9 +197,7 @@ def test_auto_warns_if_it_cannot_help():
         solve(saddle, MRBO(gamma=0.01, lam=0.01, S=4), 1.0, jnp.ones(2), steps=20)
 
 
-@pytest.mark.skipif(
-    not os.environ.get("BILAX_DATA_DIR"), reason="needs MNIST, which is not bundled: set BILAX_DATA_DIR"
-)
+@needs_data
 def test_the_papers_eta_on_mnist_warns():
     """Q = 3, eta = 0.5, batches of 1000, steps 0.1: the paper's setting breaks its own condition eta < 1/L."""
     from bilax.datasets import mnist

@@ -1,13 +1,12 @@
 """Hyper-cleaning: the data are corrupted once and as stated, and every weight meets its own sample."""
 
-import os
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from real_data import needs_data
 from sklearn.metrics import roc_auc_score
 
 from bilax.datasets import digits, mnist
@@ -82,9 +81,7 @@ def test_mnist_without_data(monkeypatch, tmp_path):
         mnist()
 
 
-@pytest.mark.skipif(
-    not os.environ.get("BILAX_DATA_DIR"), reason="needs MNIST, which is not bundled: set BILAX_DATA_DIR"
-)
+@needs_data
 def test_mnist_is_the_papers_task():
     task = mnist(0.1)
     assert task.features.shape == (20_000, 785)

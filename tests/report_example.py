@@ -1,0 +1,35 @@
+"""A figure with runs of methods, one of which has a name made to break a page."""
+
+import numpy as np
+import pandas as pd
+
+from bilax.report import Figure, Method
+
+EVIL = "<script>window.hacked=1</script><b>bold</b> $x$ %{x} &amp; \u2028"
+NAN, INF = np.nan, np.inf
+
+
+def table(methods, seeds=5, points=12, **extra):
+    rows = []
+    for rate, method in enumerate(methods, 1):
+        for seed in range(seeds):
+            for k in range(points):
+                loss = 20 * np.exp(-rate * k / 10) + 0.5 + 0.01 * seed
+                counts = {
+                    "k": k * rate,
+                    "seconds": k * (1 + seed / 10),
+                    "samples": 100 * k * rate,
+                    "F": 10 * k,
+                    "HINV": 0,
+                }
+                measured = {"train_loss": loss, "norm_v": NAN if k == 0 else loss / 3, "test_accuracy": 1 - loss / 25}
+                rows.append({"method": method, "seed": seed, **counts, **measured, **extra})
+    return pd.DataFrame(rows)
+
+
+def methods(names):
+    return tuple(Method(name, f"{name}[alpha=0.1]", f"bilax run '{name}'", f"note of {name}") for name in names)
+
+
+def example(name="fig1", names=("MRBO", "VRBO", EVIL), **options):
+    return Figure(name, f"Figure {name}: {EVIL}", "A caption.", table(names), methods(names), **options)
