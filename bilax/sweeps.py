@@ -1,7 +1,9 @@
 """Many settings of one method, with many seeds, with one compilation."""
 
 import math
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,7 +22,8 @@ from bilax.types import PyTree
 
 M = TypeVar("M")
 
-LANES = 16  # settings side by side, at most
+LANES = 8  # settings side by side, at most: more push each other out of the cache
+SPLIT = 4  # and at least, if there are more than one core could take
 SHARED = 0.1  # times the bytes of a state, at least, that the batches of a step must have: they are what lanes share
 
 
@@ -37,8 +40,8 @@ def sweep(
 ) -> tuple[Any, Info]:
     """Run every setting with every seed, with one compilation.
 
-    Settings share the batches of a seed, so they run side by side (`jax.vmap`), unless their states are much larger
-    than the batches. Seeds share nothing and run one after the other.
+    Settings share the batches of a seed, so groups of them run side by side (`jax.vmap`), unless their states are much
+    larger than the batches. Groups and seeds share nothing: on a CPU every core takes one at a time.
 
     Args:
       problem: what to solve.
@@ -50,8 +53,8 @@ def sweep(
       progress: show a bar; by default if standard error is a terminal.
 
     Returns:
-      The last states and the `Info` of every step, like `iterate`, whose iterates they are. Every array has two more
-      axes in front: setting and seed.
+      The last states and the `Info` of every step, like `iterate`, whose iterates they are up to rounding. Every array
+      has two more axes in front: setting and seed.
 
     >>> import jax.numpy as jnp
     >>> from bilax.algorithms import MRBO
@@ -77,20 +80,19 @@ def sweep(
     x0, y0 = starting_point(problem, x0, y0)
     lanes = _lanes(problem, settings[0], sampler, x0, y0, len(settings))
     groups = [jax.tree.map(lambda *leaves: np.array(leaves, float), *group) for group in groups_of(lanes, settings)]
-    program = partial(_program, problem.functions, sampler, steps, problem.outer_data, problem.inner_data, x0, y0)
-    results: list[list[Any]] = []  # of groups and seeds, with an axis of lanes
+    tasks = [(seed, group) for group in groups for seed in chosen]
+    static, given = (problem.functions, sampler, steps), (problem.outer_data, problem.inner_data, x0, y0)
+    results = []
     with bar(f"{type(settings[0]).__name__}, {len(settings)} x {len(chosen)}", progress) as update:
-        for number, group in enumerate(groups):
-            results.append([])
-            for seed in chosen:
-                results[-1].append(jax.block_until_ready(program(seed, group)))
-                update((number + len(results[-1]) / len(chosen)) / len(groups), f"seed {seed}")
+        for result in on_every_core(_program, static, given, tasks):
+            results.append(result)
+            update(len(results) / len(tasks), f"{len(results)} of {len(tasks)} groups")
 
     def in_order(*leaves: jax.Array) -> jax.Array:
         of_seeds = np.reshape(leaves, (len(groups), len(chosen), *leaves[0].shape))
         return jnp.asarray(np.concatenate([np.swapaxes(of_group, 0, 1) for of_group in of_seeds])[: len(settings)])
 
-    return jax.tree.map(in_order, *(result for of_group in results for result in of_group))
+    return jax.tree.map(in_order, *results)
 
 
 def one_program(algorithms: Sequence[Algorithm]) -> list[Any]:
@@ -106,13 +108,38 @@ def one_program(algorithms: Sequence[Algorithm]) -> list[Any]:
     return settings
 
 
+def on_every_core(program: Any, static: tuple, given: PyTree, tasks: Sequence[tuple]) -> Iterator[Any]:
+    """Yield ``program(*static, *given, *task)`` of each task, in order. Every core of a CPU takes one at a time.
+
+    Threads are enough, because a jitted program runs outside Python. It is compiled before they start, once, and where
+    settings of JAX that belong to a thread (`jax.enable_x64`) are the caller's.
+    """
+    given, tasks = jax.tree.map(jnp.asarray, (given, tasks))
+    compiled = program.lower(*static, *given, *tasks[0]).compile()
+    pool = ThreadPoolExecutor(_cores())
+    try:
+        for future in [pool.submit(lambda task: jax.block_until_ready(compiled(*given, *task)), t) for t in tasks]:
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _cores() -> int:
+    """Return how many programs run at the same time; an accelerator takes one after the other."""
+    if jax.default_backend() != "cpu":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _lanes(problem: Problem, algorithm: Algorithm, sampler: Sampler, x0: PyTree, y0: PyTree, settings: int) -> int:
-    """Return how many settings run side by side: as few groups as possible, of equal size."""
+    """Return how many settings run side by side: groups of equal size, as few as keep every core busy."""
     state = jax.eval_shape(algorithm.init, x0, y0)
     batches = samples_per_step(algorithm, problem, sampler) * _bytes(problem.inner_data) / problem.inner_size
     if batches < SHARED * _bytes(state):
         return 1
-    return math.ceil(settings / math.ceil(settings / LANES))
+    fewest = math.ceil(settings / LANES)
+    even = math.ceil(fewest / _cores()) * _cores()
+    return math.ceil(settings / max(fewest, min(even, settings // SPLIT)))
 
 
 def _bytes(tree: PyTree) -> int:

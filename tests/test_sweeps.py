@@ -1,5 +1,7 @@
 """A sweep: the same iterates as its members, one compilation, however they are run."""
 
+import threading
+
 import jax
 import numpy as np
 import pytest
@@ -33,27 +35,62 @@ def test_a_sweep_has_the_iterates_of_its_members(monkeypatch, members, shared, l
                 np.testing.assert_allclose(mine[i, j], theirs, rtol=1e-10)
 
 
-def test_a_sweep_compiles_once():
-    before = sweeps._program._cache_size()
-    for seeds in ([0], [1, 2, 3]):
+def test_a_sweep_compiles_once(compiled):
+    for seeds in ([0], [2, 1, 0]):
         sweep(PROBLEM, settings(16, S=6), steps=5, seeds=seeds)
         sweep(PROBLEM, settings(16, S=6)[::-1], steps=5, seeds=seeds)
-    assert sweeps._program._cache_size() == before + 1
+    assert compiled.count("jit(_program)") == 1
 
 
-def test_settings_share_lanes_where_batches_outweigh_states():
-    def lanes(S, n):
-        problem = Problem(
-            outer_loss=lambda x, y, batch: (y - batch).mean(),
-            inner_loss=lambda x, y, batch: (y - batch).mean() + x.mean(),
-            outer_data=np.zeros((100, 10), np.float32),
-            inner_data=np.zeros((100, 10), np.float32),
-        )
-        x0, y0 = np.zeros(n, np.float32), np.zeros(10, np.float32)
-        return sweeps._lanes(problem, MRBO(S=S), sweeps.resolve("iid"), x0, y0, 20)
+def test_every_core_has_a_member_of_its_own(monkeypatch):
+    """Two programs wait for each other, which they can only if they run at the same time."""
+    monkeypatch.setattr(sweeps, "_cores", lambda: 2)
+    meeting = threading.Barrier(2)
+    program = jax.jit(lambda _, x: jax.pure_callback(lambda y: (meeting.wait(20), y)[1], x, x))
+    tasks = [(np.arange(3.0),), (np.arange(3.0) + 1,)]
+    got = list(sweeps.on_every_core(program, (), (np.zeros(1),), tasks))
+    np.testing.assert_array_equal(got, [[0, 1, 2], [1, 2, 3]])
 
-    assert lanes(S=64, n=10) == 10  # two groups of ten, not one of sixteen and one of four
-    assert lanes(S=1, n=10_000) == 1
+
+def test_a_sweep_has_the_precision_of_its_caller():
+    with jax.enable_x64(False):  # tests have it on, and so have new threads
+        states, _ = sweep(quadratic().problem, settings(5, S=4), steps=3)
+    assert states.x.dtype == states.y.dtype == np.float32
+
+
+def test_a_failure_in_one_core_ends_the_sweep():
+    ran = []
+
+    def broken(x):
+        ran.append(x)
+        raise FloatingPointError("broken")
+
+    program = jax.jit(lambda _, x: jax.pure_callback(broken, x, x))
+    with pytest.raises(Exception, match="broken"):
+        list(sweeps.on_every_core(program, (), (np.zeros(1),), [(np.ones(2),)] * 100))
+    assert len(ran) < 100
+
+
+@pytest.mark.parametrize(
+    ("S", "n", "settings", "cores", "lanes"),
+    [
+        (64, 10, 20, 1, 7),  # three groups of about the same size
+        (64, 10, 20, 2, 5),  # two groups for each core
+        (64, 10, 16, 64, 4),  # fewer than four settings are not worth a core
+        (64, 10, 3, 2, 3),
+        (1, 10_000, 20, 2, 1),  # nothing to share
+    ],
+)
+def test_settings_share_lanes_where_batches_outweigh_states(monkeypatch, S, n, settings, cores, lanes):
+    problem = Problem(
+        outer_loss=lambda x, y, batch: (y - batch).mean(),
+        inner_loss=lambda x, y, batch: (y - batch).mean() + x.mean(),
+        outer_data=np.zeros((100, 10), np.float32),
+        inner_data=np.zeros((100, 10), np.float32),
+    )
+    monkeypatch.setattr(sweeps, "_cores", lambda: cores)
+    x0, y0 = np.zeros(n, np.float32), np.zeros(10, np.float32)
+    assert sweeps._lanes(problem, MRBO(S=S), sweeps.resolve("iid"), x0, y0, settings) == lanes
 
 
 @pytest.mark.parametrize(

@@ -29,12 +29,11 @@ def test_the_grid_has_every_combination():
         tuning.grid("mrbo", {"gama": [1.0]})
 
 
-def test_the_search_takes_the_iterates_of_single_runs_and_compiles_once():
+def test_the_search_takes_the_iterates_of_single_runs_and_compiles_once(compiled):
     x0, y0 = jnp.asarray(Q.x_star) + 1, jnp.asarray(Q.y_star(Q.x_star))
     problem = bilax.Problem(PROBLEM.outer_loss, PROBLEM.inner_loss, PROBLEM.outer_data, PROBLEM.inner_data, x0, y0)
-    before = tuning._advance._cache_size()
     trials = tuning.search(problem, candidates(), distance, steps=40, lanes=4, seed=3)
-    assert tuning._advance._cache_size() == before + 1  # 6 settings in groups of 4, then 2 of them
+    assert compiled.count("jit(_advance)") == 1  # 6 settings in groups of 4, then 2 of them
     assert [trial.steps for trial in trials] == [40, 40, 10, 10, 10, 10]
     for trial in trials:
         alone = bilax.solve(problem, settings.parse(trial.setting), steps=trial.steps, seed=3)

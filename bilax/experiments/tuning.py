@@ -19,7 +19,7 @@ from bilax.algorithms.protocol import Algorithm
 from bilax.oracle import from_parts
 from bilax.problem import Functions, Problem
 from bilax.sampler import Sampler, resolve
-from bilax.sweeps import groups_of, one_program
+from bilax.sweeps import groups_of, on_every_core, one_program
 from bilax.types import PyTree
 
 KEEP = 4  # one in so many survives a rung
@@ -51,18 +51,17 @@ def search(
     """
     candidates = one_program(candidates)
     lanes = min(lanes, len(candidates))
-    sampler, stream = resolve(sampler), keys.root(seed)
+    sampler, given = resolve(sampler), (problem.outer_data, problem.inner_data, keys.root(seed))
     left = list(range(len(candidates)))
     states = [candidate.init(problem.x0, problem.y0) for candidate in candidates]
     best: dict[int, Trial] = {}
     done = 0
     for rung in range(rungs):
         goal = max(1, round(steps / KEEP ** (rungs - 1 - rung)))
-        for number, group in enumerate(groups_of(lanes, left), 1):
-            stacked = [_stack([row[i] for i in group]) for row in (candidates, states)]
-            after = _advance(
-                problem.functions, sampler, problem.outer_data, problem.inner_data, stream, *stacked, goal - done
-            )
+        groups = list(groups_of(lanes, left))
+        tasks = [(*(_stack([row[i] for i in group]) for row in (candidates, states)), goal - done) for group in groups]
+        reached = on_every_core(_advance, (problem.functions, sampler), given, tasks)
+        for number, (group, after) in enumerate(zip(groups, reached, strict=True), 1):
             for lane, i in enumerate(group):
                 states[i] = jax.tree.map(lambda leaf, lane=lane: leaf[lane], after)
             announce(f"rung {rung + 1} of {rungs}: {min(number * lanes, len(left))} of {len(left)} settings")
