@@ -85,7 +85,7 @@ def recording(oracle: Oracle) -> tuple[Oracle, Drawn]:
 def python_loops() -> Iterator[None]:
     """Run the loops and branches of ``jax.lax`` as those of Python, so that what passes by is concrete."""
 
-    def scan(f, init, xs=None, length=None, reverse=False):
+    def scan(f, init, xs=None, length=None, reverse=False, unroll=1):
         carry, outputs = init, []
         steps = range(size(xs) if length is None else length)
         for i in reversed(steps) if reverse else steps:

@@ -10,6 +10,8 @@ from bilax.sampler import take
 from bilax.tree import axpy, mean, norm, scale, size
 from bilax.types import Key, PyTree, Scalar
 
+SHORT = 3  # factors, at most, are compiled one after the other: small batches spend a third of a step on the loop
+
 
 class Batches(NamedTuple):
     """B_x = {B_F, B_G, B_1, ..., B_Q}: independent batches, so that equation 4 has no bias from sampling."""
@@ -48,7 +50,8 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> 
         return (r_next, axpy(1, r_next, total), after, jnp.maximum(growth, ratio(after, before))), None
 
     first = norm(r_0)
-    (_, total, last, growth), _ = jax.lax.scan(factor, (r_0, r_0, first, jnp.zeros_like(first)), B.H)
+    start = (r_0, r_0, first, jnp.zeros_like(first))
+    (_, total, last, growth), _ = jax.lax.scan(factor, start, B.H, unroll=B.H.shape[0] <= SHORT)
     M_Q = scale(eta, total)  # line 7
     value = axpy(-1, oracle.jvp_G(x, y, B.G, M_Q), F_x)  # line 8
     return Estimate(value, growth, ratio(last, first))
