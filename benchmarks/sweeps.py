@@ -19,12 +19,12 @@ import bilax
 from bilax import sweeps
 from bilax.environment import environment
 
-CASES = {  # batch, steps (about a second for one member), eta
-    "batch 1": (1, 6000, 0.001),
-    "batch 16": (16, 3000, 0.001),
-    "batch 64": (64, 1500, 0.001),
-    "batch 64, eta=auto": (64, 1500, "auto"),
-    "batch 1000": (1000, 150, 0.001),
+CASES = {  # batch, steps (most of a second for one member), eta
+    "batch 1": (1, 5000, 0.001),
+    "batch 16": (16, 2500, 0.001),
+    "batch 64": (64, 1000, 0.001),
+    "batch 64, eta=auto": (64, 1000, "auto"),
+    "batch 1000": (1000, 120, 0.001),
 }
 
 

@@ -63,6 +63,19 @@ def normal_like(key: Key, x: PyTree) -> PyTree:
     return jax.tree.unflatten(structure, normal)
 
 
+def signs_like(x: PyTree) -> PyTree:
+    """Return 1 and -1 in the shape of ``x``, as if by chance: a hash of the position among all numbers decides."""
+    leaves, structure = jax.tree.flatten(x)
+    signs, first = [], 0
+    for leaf in leaves:
+        h = jax.lax.iota(jnp.uint32, leaf.size) + jnp.uint32(first % 2**32)
+        h = h * jnp.uint32(0x9E3779B1)
+        h = (h ^ (h >> 15)) * jnp.uint32(0x85EBCA77)
+        signs.append(jnp.where((h >> 16) & 1, 1, -1).astype(leaf.dtype).reshape(leaf.shape))
+        first += leaf.size
+    return jax.tree.unflatten(structure, signs)
+
+
 def mean(x: PyTree) -> PyTree:
     """Return the mean over the leading axis of every leaf."""
     return jax.tree.map(lambda xi: xi.mean(0), x)

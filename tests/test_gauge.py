@@ -35,6 +35,21 @@ def test_power_iteration_sample_by_sample_finds_the_worst_one():
     assert np.quantile(each, 0.97) < worst <= each.max() * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_power_iteration_starts_in_no_direction_that_a_model_may_have(sign):
+    """Two equal halves whose sum, or difference, is the most curved direction: a start with equal halves would miss
+    the one, a start with opposite halves the other."""
+
+    def loss(x, y, batch):
+        curved = y["a"] + sign * y["b"]
+        return 0.5 * (jnp.sum(curved) ** 2 / 200 + 0.1 * jnp.sum(y["a"] ** 2 + y["b"] ** 2)) + x * jnp.mean(batch)
+
+    y = {"a": jnp.zeros(100), "b": jnp.zeros(100)}
+    oracle = make_oracle(Problem(loss, loss, np.ones(3), np.ones(3), jnp.zeros(()), y))
+    L, _ = gauge.largest_eigenvalue(oracle, keys.root(0), jnp.zeros(()), y, 256)
+    np.testing.assert_allclose(L, 1.1, rtol=0.01)
+
+
 def test_single_samples_far_more_curved_than_most():
     """Rows of very different lengths: the eta of a single-sample method must suit the longest ones."""
     rng = np.random.default_rng(0)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from bilax.hypergrad.neumann import grew
 from bilax.hyperparameters import Auto, Eta
 from bilax.oracle import Oracle
-from bilax.tree import axpy, norm, normal_like, scale, size, where
+from bilax.tree import axpy, norm, scale, signs_like, size, where
 from bilax.types import Key, PyTree, Scalar
 
 ITERATIONS = 20
@@ -107,9 +107,7 @@ def largest_eigenvalue(
 
     It is the largest L of several batches of S samples, as many as make 256 samples.
     """
-    key_batch, key_start = jax.random.split(key)
-    start = normal_like(key_start, y)
-    each = size(jax.eval_shape(lambda k: oracle.draw_G(k, S), key_batch))
+    each = size(jax.eval_shape(lambda k: oracle.draw_G(k, S), key))
     batches = max(1, SAMPLES // each)
 
     def on_one_batch(key):
@@ -119,10 +117,10 @@ def largest_eigenvalue(
             L = norm(Hw)
             return scale(1 / jnp.maximum(L, jnp.finfo(L.dtype).tiny ** 0.5), Hw), L
 
-        unit = scale(1 / norm(start), start)
-        return jax.lax.fori_loop(0, iterations, once, (unit, jnp.zeros_like(norm(start))))[1]
+        start = signs_like(y)  # not drawn: the draw would take longer to compile than the rest of a measurement
+        return jax.lax.fori_loop(0, iterations, once, (start, jnp.zeros_like(norm(start))))[1]
 
-    return jax.vmap(on_one_batch)(jax.random.split(key_batch, batches)).max(), batches * each
+    return jax.vmap(on_one_batch)(jax.random.split(key, batches)).max(), batches * each
 
 
 def _moved(here: PyTree, there: PyTree) -> jax.Array:
