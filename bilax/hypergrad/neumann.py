@@ -10,7 +10,7 @@ from bilax.sampler import take
 from bilax.tree import axpy, mean, norm, scale, size
 from bilax.types import Key, PyTree, Scalar
 
-SHORT, SMALL = 3, 256  # so few factors of so small batches are written out: their loop would take a third of a step
+SHORT = 3  # factors, at most, are compiled one after the other: small batches spend a third of a step on the loop
 
 
 class Batches(NamedTuple):
@@ -51,8 +51,7 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> 
 
     first = norm(r_0)
     start = (r_0, r_0, first, jnp.zeros_like(first))
-    written_out = B.H.shape[0] <= SHORT and B.S <= SMALL
-    (_, total, last, growth), _ = jax.lax.scan(factor, start, B.H, unroll=written_out)
+    (_, total, last, growth), _ = jax.lax.scan(factor, start, B.H, unroll=B.H.shape[0] <= SHORT)
     M_Q = scale(eta, total)  # line 7
     value = axpy(-1, oracle.jvp_G(x, y, B.G, M_Q), F_x)  # line 8
     return Estimate(value, growth, ratio(last, first))
