@@ -23,7 +23,7 @@ from bilax.types import PyTree
 M = TypeVar("M")
 
 LANES = 8  # settings side by side, at most: more push each other out of the cache
-SPLIT = 4  # and at least, if there are more than one core could take
+SPLIT = 4  # and at least, if there are as many: what fewer would lose in sharing is not worth another core
 SHARED = 0.1  # times the bytes of a state, at least, that the batches of a step must have: they are what lanes share
 
 
