@@ -13,7 +13,7 @@ os.environ["BILAX_COMPILE_CACHE"] = "off"  # programs that tests start leave not
 
 @pytest.fixture
 def compiled():
-    """The names of what has been compiled since the test began; it may be cleared."""
+    """The names of what has been compiled since the test began."""
     names: list[str] = []
 
     def listen(event, seconds, **facts):

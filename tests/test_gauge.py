@@ -36,7 +36,7 @@ def test_power_iteration_sample_by_sample_finds_the_worst_one():
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_power_iteration_starts_in_no_direction_that_a_model_may_have(sign):
+def test_power_iteration_is_not_misled_by_equal_halves(sign):
     """Two equal halves whose sum, or difference, is the most curved direction: a start with equal halves would miss
     the one, a start with opposite halves the other."""
 

@@ -1,6 +1,7 @@
 """A sweep: the same iterates as its members, one compilation, however they are run."""
 
 import threading
+import time
 
 import jax
 import numpy as np
@@ -58,11 +59,13 @@ def test_a_sweep_has_the_precision_of_its_caller():
     assert states.x.dtype == states.y.dtype == np.float32
 
 
-def test_a_failure_in_one_core_ends_the_sweep():
+def test_a_failure_in_one_core_ends_the_sweep(monkeypatch):
+    monkeypatch.setattr(sweeps, "_cores", lambda: 2)
     ran = []
 
     def broken(x):
         ran.append(x)
+        time.sleep(0.02)  # all of them would take a second
         raise FloatingPointError("broken")
 
     program = jax.jit(lambda _, x: jax.pure_callback(broken, x, x))

@@ -117,7 +117,7 @@ def largest_eigenvalue(
             L = norm(Hw)
             return scale(1 / jnp.maximum(L, jnp.finfo(L.dtype).tiny ** 0.5), Hw), L
 
-        start = signs_like(y)  # not drawn: the draw would take longer to compile than the rest of a measurement
+        start = signs_like(y)  # not drawn: a draw takes long to compile
         return jax.lax.fori_loop(0, iterations, once, (start, jnp.zeros_like(norm(start))))[1]
 
     return jax.vmap(on_one_batch)(jax.random.split(key, batches)).max(), batches * each
