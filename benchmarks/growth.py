@@ -64,7 +64,7 @@ def grow(name, quick):
         measures = {"step": ours(problem, algorithm, 20)}
         if name == "n":
             measures["vectors"] = bare.vectors(value)
-        times = turns(measures, 3 if quick else 7)
+        times = turns(measures, 3 if quick else 5)
         row = {key: min(t[key] for t in times) for key in times[0]}
         rows.append({"value": value, **row, "bytes": bytes_of_a_step(problem, algorithm)})
         print(name, rows[-1], flush=True)
