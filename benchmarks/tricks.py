@@ -30,7 +30,7 @@ def one_after_the_other(fn, new, old):
 def with_a_loop(key, number):
     """Threefry as JAX compiles it on a CPU."""
     blocks = jnp.concatenate([jnp.zeros_like(number).ravel(), number.ravel()])
-    first, second = jnp.split(threefry_2x32(key, blocks), 2)
+    first, second = jnp.split(threefry_2x32(key[:2], blocks), 2)
     return first.reshape(number.shape), second.reshape(number.shape)
 
 
@@ -52,7 +52,7 @@ TRICKS = {
         ("bilax.algorithms.sustain.both", one_after_the_other),
     ],
     "point and direction in one product": [("bilax.oracle.merged", lambda fn: fn)],
-    "keys without loops": [("bilax.keys._threefry", with_a_loop)],
+    "keys without loops": [("bilax.keys._threefry", with_a_loop), ("bilax.keys._derive", with_a_loop)],
     "a step looks at its norms, not at the state": [
         ("bilax.algorithms.mrbo.MRBO.step", looking_at_the_state(bilax.MRBO.step)),
         ("bilax.algorithms.sustain.SUSTAIN.step", looking_at_the_state(bilax.SUSTAIN.step)),

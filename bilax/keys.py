@@ -2,9 +2,9 @@
 
 A step's key must be new at every step, so that batches are independent, and yet a sampler without
 replacement has to know how far it has come through the data. Both follow from one idea: a key is a
-pair (stream, turn). `jax.random.split` and `fold_in` derive new streams and keep the turn; drawing
-numbers mixes both. The turn of step k is k. Nothing is remembered between steps, so the length of a
-chunk or a restart cannot change what is drawn.
+pair (stream, turn). `jax.random.split` and `fold_in` derive new streams and keep the turn; numbers are
+drawn from the stream that the turn derives. The turn of step k is k. Nothing is remembered between
+steps, so the length of a chunk or a restart cannot change what is drawn.
 
 These are ordinary JAX typed keys (of an implementation of our own over Threefry): all of `jax.random`
 works on them, and `jax.vmap` too.
@@ -35,17 +35,16 @@ def _seed(seed: jax.Array) -> jax.Array:
 
 
 def _split(data: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    pairs = jax.lax.optimization_barrier(jnp.stack(_threefry(data[:2], _numbers(shape)), axis=-1))
+    pairs = _child(data, _numbers(shape))
     return jnp.concatenate([pairs, jnp.broadcast_to(data[2], (*shape, 1))], axis=-1)
 
 
 def _fold_in(data: jax.Array, number: jax.Array | int) -> jax.Array:
-    pair = jax.lax.optimization_barrier(jnp.stack(_threefry(data[:2], jnp.asarray(number).astype(jnp.uint32))))
-    return jnp.concatenate([pair, data[2:]])
+    return jnp.concatenate([_child(data, jnp.asarray(number).astype(jnp.uint32)), data[2:]])
 
 
 def _bits(data: jax.Array, bit_width: int, shape: tuple[int, ...]) -> jax.Array:
-    at_turn = jax.lax.optimization_barrier(jnp.stack(_threefry(data[:2], data[2])))
+    at_turn = _child(data, data[2])
     if bit_width != 32:
         return jax.random.bits(_stream(at_turn), shape, f"uint{bit_width}")
     first, second = _threefry(at_turn, _numbers(shape))
@@ -56,7 +55,35 @@ def _numbers(shape: tuple[int, ...]) -> jax.Array:
     return jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
 
 
-@jax.jit  # traced once for each shape
+def _child(stream: jax.Array, number: jax.Array) -> jax.Array:
+    """Return the streams that a stream has under these numbers."""
+    # Unless each is computed on its own, it is computed again for every number that is drawn.
+    return jax.lax.optimization_barrier(jnp.stack(_derive(stream, number), axis=-1))
+
+
+@jax.jit  # traced once for each shape, and so is the next one
+def _derive(stream: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mix a number into the two words of a stream.
+
+    Different numbers give different streams, and so do different streams under one number: each line can be undone.
+    Only the numbers that are drawn need to be of cipher quality; a cipher here would take longer to compile.
+    """
+    a, b = stream[0], stream[1]
+    n = (number + jnp.uint32(1)) * jnp.uint32(0x9E3779B1)
+    b = b + mix(a ^ n)
+    a = a + mix(b + n)
+    b = b + mix(a)
+    return a, b
+
+
+def mix(h: jax.Array) -> jax.Array:
+    """The finaliser of MurmurHash3: every input bit reaches every output bit, and no two inputs meet."""
+    h = (h ^ (h >> 16)) * jnp.uint32(0x85EBCA6B)
+    h = (h ^ (h >> 13)) * jnp.uint32(0xC2B2AE35)
+    return h ^ (h >> 16)
+
+
+@jax.jit
 def _threefry(key: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Encrypt numbers below 2^32 with Threefry-2x32 of 20 rounds (Salmon et al., 2011): the bits of `jax.random`.
 

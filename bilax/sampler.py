@@ -77,9 +77,8 @@ def epoch_index(key: Key, size: int, n: int) -> jax.Array:
     shuffle, start = _divmod_product(turn, size, n)
     slot = start + jnp.arange(size, dtype=jnp.uint32)
     ahead = slot >= n
-    words = jax.vmap(lambda e: jax.random.bits(jax.random.fold_in(stream, e), (ROUNDS, 2), jnp.uint32))(
-        shuffle + jnp.arange(2, dtype=jnp.uint32)
-    )
+    this_and_next = shuffle + jnp.arange(2, dtype=jnp.uint32)
+    words = jax.vmap(lambda e: jax.random.bits(keys.at(stream, e), (ROUNDS, 2), jnp.uint32))(this_and_next)
     return _permute(jnp.where(ahead, slot - n, slot), ahead, words, n).astype(jnp.int32)
 
 
@@ -90,17 +89,10 @@ def _permute(slot: jax.Array, ahead: jax.Array, words: jax.Array, n: int) -> jax
         pivot = jnp.where(ahead, words[1, r, 0] % n, words[0, r, 0] % n)
         salt = jnp.where(ahead, words[1, r, 1], words[0, r, 1])
         partner = jnp.where(pivot >= i, pivot - i, pivot + n - i)
-        swap = _mix(jnp.maximum(i, partner) ^ salt) & 1
+        swap = keys.mix(jnp.maximum(i, partner) ^ salt) & 1
         return jnp.where(swap, partner, i)
 
     return jax.lax.fori_loop(0, ROUNDS, one_round, slot)
-
-
-def _mix(h: jax.Array) -> jax.Array:
-    """The finaliser of MurmurHash3: every input bit reaches every output bit."""
-    h = (h ^ (h >> 16)) * jnp.uint32(0x85EBCA6B)
-    h = (h ^ (h >> 13)) * jnp.uint32(0xC2B2AE35)
-    return h ^ (h >> 16)
 
 
 def _divmod_product(turn: jax.Array, size: int, n: int) -> tuple[jax.Array, jax.Array]:

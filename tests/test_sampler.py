@@ -108,18 +108,62 @@ def test_keys_work_with_all_of_jax_random():
 
 
 def test_bits_are_those_of_jax():
-    """Our keys add a turn to JAX's; what is drawn from them is what JAX draws."""
-    data = jax.random.key_data(keys.root(5))
-    key, plain = keys.at(keys.root(5), 3), jax.random.wrap_key_data(data, impl="threefry2x32")
-    for mine, theirs in [
-        (key, plain),
-        (jax.random.fold_in(key, 9), jax.random.fold_in(plain, 9)),
-        (jax.random.split(key, (2, 3))[1, 2], jax.random.split(plain, (2, 3))[1, 2]),
-    ]:
-        at_turn = jax.random.fold_in(theirs, 3)
+    """What is drawn at a turn is what JAX draws from the stream that the turn derives."""
+    key = keys.at(keys.root(5), 3)
+    for mine in (key, jax.random.fold_in(key, 9), jax.random.split(key, (2, 3))[1, 2]):
+        plain, _ = keys.parts(jax.random.fold_in(mine, 3))
         for dtype in (jnp.uint8, jnp.uint32, jnp.uint64):
-            drawn = [jax.random.bits(k, (7, 5), dtype) for k in (mine, at_turn)]
+            drawn = [jax.random.bits(k, (7, 5), dtype) for k in (mine, plain)]
             np.testing.assert_array_equal(*drawn)
+
+
+def words(key):
+    """Return the 64 bits of the stream of every key as one number."""
+    data = np.asarray(jax.random.key_data(key)).astype(np.uint64)
+    return data[..., 0] << np.uint64(32) | data[..., 1]
+
+
+def test_splitting_is_folding_in_the_numbers_from_0_on():
+    key = keys.at(keys.root(5), 3)
+    folded = [words(jax.random.fold_in(key, i)) for i in range(6)]
+    np.testing.assert_array_equal(words(jax.random.split(key, (2, 3))).ravel(), folded)
+
+
+def test_no_two_streams_meet():
+    """A million grandchildren of seeds that resemble each other, and a million turns of one stream."""
+    split = jax.vmap(lambda key: jax.random.split(key, 64))
+    children = split(jax.vmap(lambda seed: keys.at(keys.root(seed), 0))(jnp.arange(256)))
+    grandchildren = split(children.ravel())
+    turns = jax.vmap(lambda t: jax.random.fold_in(keys.at(keys.root(0), 0), t))(jnp.arange(10**6))
+    for streams in (children, grandchildren, turns):
+        assert len(np.unique(words(streams))) == streams.size
+
+
+def test_every_bit_of_a_stream_depends_on_every_bit_of_its_number_and_of_its_parent():
+    rng = np.random.default_rng(0)
+    child = jax.jit(jax.vmap(lambda data, n: jax.random.fold_in(jax.random.wrap_key_data(data, impl=keys._IMPL), n)))
+    parents, numbers = rng.integers(2**32, size=(2000, 3), dtype=np.uint32), np.arange(2000, dtype=np.uint32)
+    before = words(child(parents, numbers))
+    for bit in range(96):
+        flip = np.zeros(3, np.uint32)
+        flip[bit // 32] = 1 << (bit % 32)
+        after = words(child(parents ^ flip * np.array([1, 1, 0], np.uint32), numbers ^ flip[2]))
+        changed = np.unpackbits((before ^ after)[:, None].view(np.uint8), axis=1).mean(axis=0)
+        assert (abs(changed - 0.5) < 0.06).all()  # more than five standard deviations
+
+
+def test_draws_of_neighbours_are_independent():
+    """The first numbers that seeds, turns and siblings draw: all pairs of values are equally frequent."""
+
+    def first(seed, turn, child):
+        key = jax.random.split(keys.at(keys.root(seed), turn), 8)[child]
+        return jax.random.bits(key, (), jnp.uint32) % 6
+
+    seeds = jnp.arange(36_000)
+    here = jax.vmap(lambda s: first(s, 0, 0))(seeds)
+    for neighbour in (lambda s: first(s + 1, 0, 0), lambda s: first(s, 1, 0), lambda s: first(s, 0, 1)):
+        counts = np.bincount(here * 6 + jax.vmap(neighbour)(seeds), minlength=36)
+        assert ((counts - 1000) ** 2 / 1000).sum() < 74  # 35 degrees of freedom: exceeded once in 7,700
 
 
 def test_unknown_sampler():

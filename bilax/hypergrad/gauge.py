@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from bilax.hypergrad.neumann import grew
 from bilax.hyperparameters import Auto, Eta
 from bilax.oracle import Oracle
-from bilax.tree import axpy, norm, scale, signs_like, size, where
+from bilax.tree import norm, scale, signs_like, size, where
 from bilax.types import Key, PyTree, Scalar
 
 ITERATIONS = 20
@@ -73,7 +73,7 @@ def read(
         L, samples = largest_eigenvalue(oracle, key, x, y, 1 if per_sample else S)
         at_least = jnp.where(jnp.isfinite(last.growth), (1 + last.growth) * last.L / eta.fraction, 0)
         L = jnp.maximum(L, jnp.where(grew(last.growth), at_least, 0))
-        return where(due, (L, x, y, last.k, jnp.full_like(last.probes, ITERATIONS * samples)), keep())
+        return where(_this_run(due), (L, x, y, last.k, jnp.full_like(last.probes, ITERATIONS * samples)), keep())
 
     L, here_x, here_y, k_measured, probes = jax.lax.cond(_any_run(due), measure, keep)
     gauge = Gauge(L, here_x, here_y, last.k + 1, k_measured, last.growth, probes)
@@ -100,6 +100,17 @@ def _any_of_many(axis_size: int, in_batched: list[bool], due: jax.Array) -> tupl
     return _any_run(due.any(axis=0) if in_batched[0] else due), False
 
 
+@jax.custom_batching.custom_vmap
+def _this_run(due: jax.Array) -> jax.Array:
+    """Tell whether this run is one of those that made a measurement due; without `jax.vmap` there is only this one."""
+    return jnp.ones_like(due)
+
+
+@_this_run.def_vmap
+def _this_of_many(axis_size: int, in_batched: list[bool], due: jax.Array) -> tuple[jax.Array, bool]:
+    return due, in_batched[0]
+
+
 def largest_eigenvalue(
     oracle: Oracle, key: Key, x: PyTree, y: PyTree, S: int, iterations: int = ITERATIONS
 ) -> tuple[jax.Array, int]:
@@ -124,4 +135,11 @@ def largest_eigenvalue(
 
 
 def _moved(here: PyTree, there: PyTree) -> jax.Array:
-    return norm(axpy(-1, there, here)) > MOVED * norm(there)
+    """Tell whether |here - there| > MOVED |there|, from one sum over both."""
+
+    def excess(a: jax.Array, b: jax.Array) -> jax.Array:
+        wide = jnp.promote_types(a.dtype, jnp.float32)
+        a, b = a.astype(wide), b.astype(wide)
+        return jnp.sum(jnp.square(a - b) - MOVED**2 * jnp.square(b))
+
+    return sum(jax.tree.leaves(jax.tree.map(excess, here, there)), jnp.zeros(())) > 0
