@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bilax.loop import jit
+
 
 class Product(NamedTuple):
     """A batch of ``rows`` samples times ``columns`` vectors (forward), or the transpose of one with the batch."""
@@ -77,7 +79,7 @@ def program(parts, features, samples=None):
             drawn[p.batch] = table.at[index.astype(jnp.int32)].get(mode="promise_in_bounds")
         return drawn
 
-    @jax.jit
+    @jit  # as our steps are compiled
     def run(steps, table, fixed, smaller):
         def once(i, turn, s):
             batches = fixed[i] if table is None else gathered(parts[i].products, table, turn)
@@ -104,7 +106,7 @@ def program(parts, features, samples=None):
 def vectors(n, repeats=20):
     """Return a function that gives the seconds of v <- a + (1 - c)(v - b), x <- x - g v, with vectors of length n."""
 
-    @jax.jit
+    @jit
     def run(x, v, a, b):
         def step(_, carry):
             x, _, v = carry

@@ -33,7 +33,11 @@ def start(state: Any) -> Run:
     return Run(state, _canonical(Info(jnp.inf, jnp.inf)), none, none, ~no, no, no)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+# The compiler's highest level, 3, takes longer, and small steps come out slower.
+jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 2})
+
+
+@partial(jit, static_argnums=(0, 1))
 def advance(
     functions: Functions,
     sampler: Sampler,

@@ -153,7 +153,7 @@ def groups_of(lanes: int, members: Sequence[M]) -> Iterator[list[M]]:
         yield group + group[-1:] * (lanes - len(group))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(loop.jit, static_argnums=(0, 1, 2))
 def _program(
     functions: Functions,
     sampler: Sampler,

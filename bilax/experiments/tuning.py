@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bilax import keys, settings
+from bilax import keys, loop, settings
 from bilax.algorithms.protocol import Algorithm
 from bilax.oracle import from_parts
 from bilax.problem import Functions, Problem
@@ -77,7 +77,7 @@ def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(loop.jit, static_argnums=(0, 1))
 def _advance(
     functions: Functions,
     sampler: Sampler,
