@@ -11,7 +11,7 @@ help:
 	@echo "make demo   clean the wrong labels of handwritten digits with MRBO and VRBO, print a table, draw a picture"
 	@echo "make test   run the tests"
 	@echo "make lint   check the format, the style and the types"
-	@echo "make bench  measure the speed, next to the machine's limit and to PyTorch (14 minutes)"
+	@echo "make bench  measure the speed, next to the machine's limit and to PyTorch (13 minutes)"
 	@echo "make clean  remove the environment and what was generated"
 
 $(BIN)/python:

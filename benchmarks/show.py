@@ -75,6 +75,7 @@ def growth(facts, path):
             middle = (low * high) ** 0.5
             one.set_ylim(min(low, middle / 10), max(high, middle * 10))
         if "vectors" in found["rows"][0]:
+            axes.set_ylim(top=4 * axes.get_ylim()[1])  # room for the words
             axes.legend(frameon=False, fontsize=8, loc="upper left")
     figure.savefig(path, dpi=130)
 
