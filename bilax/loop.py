@@ -33,7 +33,8 @@ def start(state: Any) -> Run:
     return Run(state, _canonical(Info(jnp.inf, jnp.inf)), none, none, ~no, no, no)
 
 
-# The compiler's highest level, 3, takes longer, and small steps come out slower. Whoever wants hardly any keeps that.
+# The compiler's highest level, 3, takes longer, and small steps come out slower. Who has switched optimisation off in
+# JAX before, as our tests do, keeps that.
 _LEVEL = None if jax.config.read("jax_disable_most_optimizations") else {"xla_backend_optimization_level": 2}
 jit = partial(jax.jit, compiler_options=_LEVEL)
 
