@@ -6,72 +6,60 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 # Name -> the module it lives in. Modules are imported when a name is first used, so that importing bilax
-# (and `bilax --help`) does not import JAX.
+# (and `bilax --help`) does not import JAX. The classes of the algorithms are public, too: see bilax.algorithms.
 _EXPORTS = {
     "Problem": "bilax.problem",
     "Oracle": "bilax.oracle",
     "Counts": "bilax.oracle",
     "make_oracle": "bilax.oracle",
     "hypergradient": "bilax.hypergrad",
-    "solve": "bilax.runner",
-    "iterate": "bilax.runner",
-    "sweep": "bilax.sweeps",
-    "UnsafeEta": "bilax.unsafe_eta",
+    "solve": "bilax.running.solve",
+    "iterate": "bilax.running.iterate",
+    "sweep": "bilax.running.sweep",
+    "UnsafeEta": "bilax.running.eta_warnings",
     "Result": "bilax.results",
     "History": "bilax.results",
     "Info": "bilax.algorithms",
     "ALGORITHMS": "bilax.algorithms",
-    **dict.fromkeys(
-        (
-            "AIDCG",
-            "AIDFP",
-            "BSA",
-            "MRBO",
-            "MRBOD",
-            "MSTSA",
-            "RSVRB",
-            "Reverse",
-            "SEMA",
-            "STABLE",
-            "SUSTAIN",
-            "StocBiO",
-            "TTSA",
-            "VRBO",
-        ),
-        "bilax.algorithms",
-    ),
 }
-_SUBPACKAGES = ("algorithms", "datasets", "hypergrad", "problems", "results", "sparse", "testing", "theory")
-
-__all__ = [*_EXPORTS, *_SUBPACKAGES, "__version__"]
+_SUBPACKAGES = (
+    "algorithms",
+    "datasets",
+    "hypergrad",
+    "hyperparameters",
+    "optimisers",
+    "problems",
+    "results",
+    "settings",
+    "sparse",
+    "testing",
+    "theory",
+)
 
 if TYPE_CHECKING:
-    from bilax import algorithms, datasets, hypergrad, problems, results, sparse, testing, theory
-    from bilax.algorithms import (
-        AIDCG,
-        AIDFP,
-        ALGORITHMS,
-        BSA,
-        MRBO,
-        MRBOD,
-        MSTSA,
-        RSVRB,
-        SEMA,
-        STABLE,
-        SUSTAIN,
-        TTSA,
-        VRBO,
-        Info,
-        Reverse,
-        StocBiO,
+    from bilax import (
+        algorithms,
+        datasets,
+        hypergrad,
+        hyperparameters,
+        optimisers,
+        problems,
+        results,
+        settings,
+        sparse,
+        testing,
+        theory,
     )
+    from bilax.algorithms import *  # noqa: F403
+    from bilax.algorithms import ALGORITHMS, Info
     from bilax.hypergrad import hypergradient
     from bilax.oracle import Counts, Oracle, make_oracle
     from bilax.problem import Problem
     from bilax.results import History, Result
-    from bilax.runner import iterate, solve
-    from bilax.sweeps import sweep
-    from bilax.unsafe_eta import UnsafeEta
+    from bilax.running.eta_warnings import UnsafeEta
+    from bilax.running.iterate import iterate
+    from bilax.running.solve import solve
+    from bilax.running.sweep import sweep
 
 
 def __getattr__(name: str) -> Any:
@@ -79,8 +67,16 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_EXPORTS[name]), name)
     if name in _SUBPACKAGES:
         return import_module(f"bilax.{name}")
+    if name == "__all__":
+        return [*_EXPORTS, *_methods(), *_SUBPACKAGES, "__version__"]
+    if not name.startswith("_") and name in _methods():
+        return getattr(import_module("bilax.algorithms"), name)
     raise AttributeError(f"module 'bilax' has no attribute {name!r}")
 
 
+def _methods() -> list[str]:
+    return [cls.__name__ for cls in import_module("bilax.algorithms").ALGORITHMS.values()]
+
+
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(__getattr__("__all__"))

@@ -5,6 +5,7 @@ step size does not compile again and `jax.vmap` runs a grid of them as one progr
 """
 
 import dataclasses
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -15,13 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from bilax.optimisers import Optimiser, is_optimiser
+
 C = TypeVar("C", bound=type)
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Auto:
-    """``eta="auto"``: eta = fraction / L, with L measured by power iteration (see `bilax.hypergrad.gauge`)."""
+    """``eta="auto"``: eta = fraction / L, with L measured by power iteration (see `bilax.hypergrad.auto_eta`)."""
 
     fraction: float = 0.9
 
@@ -50,13 +53,22 @@ def nonnegative(*, default: float, doc: str) -> Any:
 
 
 def outer_step(*, default: float, doc: str = "outer step size") -> Any:
-    """The step size of x: a traced float of at least 0 (0 freezes x)."""
-    return nonnegative(default=default, doc=doc)
+    """The step of x: a traced float of at least 0 (0 freezes x), or an optimiser."""
+    return _step(default, doc)
 
 
 def inner_step(*, default: float, doc: str = "inner step size") -> Any:
-    """The step size of y: a traced float of at least 0 (0 freezes y)."""
-    return nonnegative(default=default, doc=doc)
+    """The step of y: a traced float of at least 0 (0 freezes y), or an optimiser."""
+    return _step(default, doc)
+
+
+def _step(default: float, doc: str) -> Any:
+    def check(value: Any) -> Any:
+        if isinstance(value, Optimiser):
+            return value
+        return Optimiser(value) if is_optimiser(value) else _real(value, lambda a: a >= 0)
+
+    return _field(default, doc, check, "a finite number >= 0, or an optimiser such as optax.adam(1e-2)")
 
 
 def weight(*, default: float, doc: str) -> Any:
@@ -64,15 +76,18 @@ def weight(*, default: float, doc: str) -> Any:
     return _field(default, doc, lambda value: _real(value, lambda a: (a >= 0) & (a <= 1)), "a number from 0 to 1")
 
 
-def series_step(*, default: float | str, doc: str) -> Any:
-    """The step eta of a Neumann series: a traced float above 0, or "auto"."""
+def series_step(*, default: float | str, doc: str, batch: Callable[[Any], int] = lambda algorithm: algorithm.S) -> Any:
+    """The step eta of a Neumann series: a traced float above 0, or "auto".
+
+    For "auto" the loop measures L on batches of the size ``batch(algorithm)`` and hands the method a number.
+    """
 
     def check(value: Any) -> Any:
         if isinstance(value, str):
             return Auto() if value == "auto" else _refuse()
         return value if isinstance(value, Auto) else _real(value, lambda a: a > 0)
 
-    return _field(default, doc, check, 'a finite number > 0, or "auto"', series_step=True)
+    return _field(default, doc, check, 'a finite number > 0, or "auto"', series_step=True, batch=batch)
 
 
 def count(*, default: int, doc: str, at_least: int = 1) -> Any:
@@ -128,7 +143,23 @@ def hyperparameters(cls: C) -> C:
         return new
 
     jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
+    if hasattr(made, "step") and any(field.metadata.get("series_step") for field in fields):
+        made.step = _alone(made.step)
     return made
+
+
+def _alone(step: Callable) -> Callable:
+    """Let a method's step be called without the loop, which replaces "auto" by a number: L is measured each time."""
+
+    @functools.wraps(step)
+    def call(self: Any, oracle: Any, key: Any, state: Any) -> Any:
+        if not any(isinstance(getattr(self, name), Auto) for name in names_of("series_step", self)):
+            return step(self, oracle, key, state)
+        from bilax.running import loop
+
+        return loop.take_step(oracle, self, None, state, loop.fresh_memory(self, state), key)[::2]
+
+    return call
 
 
 def names_of(kind: str, algorithm: Any) -> tuple[str, ...]:
@@ -136,6 +167,13 @@ def names_of(kind: str, algorithm: Any) -> tuple[str, ...]:
     if not dataclasses.is_dataclass(algorithm):
         return ()
     return tuple(field.name for field in dataclasses.fields(algorithm) if field.metadata.get(kind))
+
+
+def with_values(algorithm: Any, **values: Any) -> Any:
+    """Return the algorithm with other values, unchecked: those that the loop has measured."""
+    new = object.__new__(type(algorithm))
+    new.__dict__.update(vars(algorithm) | values)
+    return new
 
 
 def _refuse() -> Any:

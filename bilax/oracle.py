@@ -1,17 +1,19 @@
 """The only door between a problem and an algorithm: draw a batch, differentiate on it."""
 
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from bilax.numerics.tree import size
 from bilax.problem import Functions, Loss, Problem, unconstrained
-from bilax.products import merged
-from bilax.sampler import Sampler, resolve
-from bilax.types import PyTree
+from bilax.sampling.passes import Blocks, exact_mean
+from bilax.sampling.samplers import Sampler, resolve, sample_numbers
+from bilax.types import PyTree, Scalar
 
 T = TypeVar("T")
 
@@ -22,8 +24,21 @@ def _cholesky(H: jax.Array) -> Callable[[jax.Array], jax.Array]:
     return lambda b: jax.scipy.linalg.cho_solve(factors, b)
 
 
+def _missing(name: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError(
+            f"the method asks its oracle for {name}, which this oracle does not have; give bilax.Oracle(..., {name}=...)."
+        )
+
+    return refuse
+
+
 class Oracle(NamedTuple):
-    """All that a stochastic bilevel method may ask; its calls are what the paper's Table 1 counts."""
+    """All that a stochastic bilevel method may ask; its calls are what the paper's Table 1 counts.
+
+    `make_oracle` makes one of a problem. One of your own needs the first six functions, and the others only for methods
+    that ask for them. Put large arrays into `jax.tree_util.Partial`, and compiled programs do not hold them.
+    """
 
     draw_F: Callable[..., PyTree]  # (key, size)        -> batch of the outer data, xi
     draw_G: Callable[..., PyTree]  # (key, size)        -> batch of the inner data, zeta
@@ -34,37 +49,111 @@ class Oracle(NamedTuple):
     project_x: Callable[..., PyTree] = unconstrained  # onto the set that x is kept in
     project_y: Callable[..., PyTree] = unconstrained
     factor: Callable[..., Any] = _cholesky  # dense Hessian -> solver of systems with it    Hyy^inv(G)
+    # What later methods ask
+    grads_G: Callable[..., Any] = _missing("grads_G")  # (x, y, zeta) -> (grad_x G, grad_y G), one pass     Gc(G)
+    linearize_G: Callable[..., Any] = _missing("linearize_G")  # (x, y, zeta, r) -> (grad_y G, H r, J r)    one of each
+    value_F: Callable[..., Any] = _missing("value_F")  # (x, y, xi) -> F, not counted: Table 1 has no column for it
+    value_G: Callable[..., Any] = _missing("value_G")  # (x, y, zeta) -> G
+    numbers_F: Callable[..., Any] = _missing("numbers_F")  # (key, size) -> the numbers of the samples of draw_F
+    numbers_G: Callable[..., Any] = _missing("numbers_G")
+    mean_F: Callable[..., Any] = _missing("mean_F")  # (fn) -> exact mean over all outer samples of fn(batch)
+    mean_G: Callable[..., Any] = _missing("mean_G")
+    blocks_F: Callable[..., Blocks] = _missing("blocks_F")  # (length) -> fixed blocks of the outer data
+    blocks_G: Callable[..., Blocks] = _missing("blocks_G")
+    size_F: int | None = None  # samples there are; None: not known
+    size_G: int | None = None
 
 
 def make_oracle(problem: Problem, sampler: str | Sampler = "iid") -> Oracle:
     """Return the oracle of a problem whose batches are drawn by ``sampler``."""
-    return from_parts(problem.functions, problem.outer_data, problem.inner_data, resolve(sampler))
+    return traced(problem, sampler).oracle()
 
 
-def from_parts(functions: Functions, outer_data: PyTree, inner_data: PyTree, sampler: Sampler) -> Oracle:
-    """Return the oracle of two losses; the data may be traced, so that a compiled program does not hold them."""
-    F, G = _scalar("outer_loss", functions.F), _scalar("inner_loss", functions.G)
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["outer_data", "inner_data"],
+    meta_fields=["functions", "sampler"],
+)
+@dataclass(frozen=True)
+class TracedProblem:
+    """All that a compiled program needs of a problem: its functions are static, its data are leaves."""
 
-    def hvp_G(x, y, zeta, r):
-        return jax.jvp(lambda y: jax.grad(G, argnums=1)(x, y, zeta), (y,), (r,))[1]
+    functions: Functions
+    sampler: Sampler
+    outer_data: PyTree
+    inner_data: PyTree
 
-    def jvp_G(x, y, zeta, r):
-        # Differentiating the directional derivative along r never builds grad_y G.
-        return jax.grad(lambda x: jax.jvp(lambda y: G(x, y, zeta), (y,), (r,))[1])(x)
+    def oracle(self) -> Oracle:
+        F, G = _scalar("outer_loss", self.functions.F), _scalar("inner_loss", self.functions.G)
+        products = self.functions.second_derivatives(G)
+        n_F, n_G = size(self.outer_data), size(self.inner_data)
+        return Oracle(
+            draw_F=partial(self.sampler, self.outer_data),
+            draw_G=partial(self.sampler, self.inner_data),
+            grad_F=jax.grad(F, argnums=(0, 1)),
+            grad_G=jax.grad(G, argnums=1),
+            hvp_G=products.hvp,
+            jvp_G=products.jvp,
+            project_x=_like("project_x", self.functions.project_x),
+            project_y=_like("project_y", self.functions.project_y),
+            grads_G=jax.grad(G, argnums=(0, 1)),
+            linearize_G=products.linearize,
+            value_F=F,
+            value_G=G,
+            numbers_F=partial(sample_numbers, self.sampler, n_F),
+            numbers_G=partial(sample_numbers, self.sampler, n_G),
+            mean_F=partial(exact_mean, self.outer_data),
+            mean_G=partial(exact_mean, self.inner_data),
+            blocks_F=partial(Blocks, self.outer_data),
+            blocks_G=partial(Blocks, self.inner_data),
+            size_F=n_F,
+            size_G=n_G,
+        )
 
-    return Oracle(
-        draw_F=partial(sampler, outer_data),
-        draw_G=partial(sampler, inner_data),
-        grad_F=jax.grad(F, argnums=(0, 1)),
-        grad_G=jax.grad(G, argnums=1),
-        hvp_G=merged(hvp_G),
-        jvp_G=merged(jvp_G),
-        project_x=_like("project_x", functions.project_x),
-        project_y=_like("project_y", functions.project_y),
-    )
+
+@jax.tree_util.register_pytree_node_class
+class TracedOracle:
+    """The same for an oracle of the user's own: arrays inside `jax.tree_util.Partial` are leaves, the rest is static."""
+
+    def __init__(self, given: Oracle):
+        self.given = given
+
+    def oracle(self) -> Oracle:
+        given = self.given
+        if given.linearize_G is not Oracle._field_defaults["linearize_G"]:
+            return given
+        return given._replace(
+            linearize_G=lambda x, y, zeta, r: (
+                given.grad_G(x, y, zeta),
+                given.hvp_G(x, y, zeta, r),
+                given.jvp_G(x, y, zeta, r),
+            )
+        )
+
+    def tree_flatten(self):
+        leaves, structure = jax.tree.flatten(self.given)
+        arrays = [leaf if isinstance(leaf, (jax.Array, np.ndarray)) else None for leaf in leaves]
+        others = tuple(None if isinstance(leaf, (jax.Array, np.ndarray)) else leaf for leaf in leaves)
+        return arrays, (structure, others)
+
+    @classmethod
+    def tree_unflatten(cls, static, arrays):
+        structure, others = static
+        leaves = [array if other is None else other for array, other in zip(arrays, others, strict=True)]
+        return cls(jax.tree.unflatten(structure, leaves))
 
 
-def both(fn: Callable[..., T], new: tuple, old: tuple) -> tuple[T, T]:
+Traced = TracedProblem | TracedOracle
+
+
+def traced(problem: Problem | Oracle, sampler: str | Sampler) -> Traced:
+    """Return what a compiled program takes of a problem, or of an oracle, which draws its batches itself."""
+    if isinstance(problem, Oracle):
+        return TracedOracle(problem)
+    return TracedProblem(problem.functions, resolve(sampler), problem.outer_data, problem.inner_data)
+
+
+def at_two_points(fn: Callable[..., T], new: tuple, old: tuple) -> tuple[T, T]:
     """Return ``(fn(*new), fn(*old))``, evaluated together.
 
     The points are stacked and ``fn`` is vmapped over the pair. Batches inside ``fn`` depend on neither point,
@@ -75,6 +164,7 @@ def both(fn: Callable[..., T], new: tuple, old: tuple) -> tuple[T, T]:
     return jax.tree.map(lambda a: a[0], pair), jax.tree.map(lambda a: a[1], pair)
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Counts:
     """Oracle calls counted in samples, the columns of the paper's Table 1.
@@ -83,17 +173,17 @@ class Counts:
     Counts(F=20, G=10, JV=0, HV=60, HINV=0)
     """
 
-    F: int = 0  # gradients of the outer loss
-    G: int = 0  # gradients of the inner loss
-    JV: int = 0  # products of the mixed Jacobian with a vector
-    HV: int = 0  # products of the inner Hessian with a vector
-    HINV: int = 0  # factorisations of a dense inner Hessian
+    F: Any = 0  # gradients of the outer loss
+    G: Any = 0  # gradients of the inner loss
+    JV: Any = 0  # products of the mixed Jacobian with a vector
+    HV: Any = 0  # products of the inner Hessian with a vector
+    HINV: Any = 0  # factorisations of a dense inner Hessian
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Counts(*(getattr(self, kind) + getattr(other, kind) for kind in KINDS))
 
-    def __mul__(self, n: int) -> "Counts":
-        return Counts(*(n * a for a in astuple(self)))
+    def __mul__(self, n: Scalar) -> "Counts":
+        return Counts(*(n * getattr(self, kind) for kind in KINDS))
 
     __rmul__ = __mul__
 

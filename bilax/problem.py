@@ -8,12 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bilax.errors import unknown
+from bilax.numerics.second_derivatives import WAYS, Products
 from bilax.sparse import Rows, is_rows
 from bilax.types import PyTree
 
 Loss = Callable[[PyTree, PyTree, PyTree], jax.Array]
 Metrics = Callable[[PyTree, PyTree], Mapping[str, Any]]
 Projection = Callable[[PyTree], PyTree]
+SecondDerivatives = Callable[[Loss], Products]
 
 
 def unconstrained(z: PyTree) -> PyTree:
@@ -39,6 +42,10 @@ class Problem:
       metrics: ``metrics(x, y) -> {name: number}``, measured between chunks, never timed.
       project_x, project_y: projections onto convex sets that x and y are kept in, such as those of
         ``optax.projections``; any function from a pytree to one like it.
+      second_derivatives: how products with the second derivatives of the inner loss are made: "forward" over reverse,
+        "reverse" over reverse (for a loss with a backward pass of its own, `jax.custom_vjp`), "differences" of
+        gradients (for one without second derivatives), or a function such as those in
+        `bilax.numerics.second_derivatives`.
 
     >>> import jax.numpy as jnp
     >>> problem = Problem(
@@ -60,6 +67,7 @@ class Problem:
     metrics: Metrics | None = None
     project_x: Projection = unconstrained
     project_y: Projection = unconstrained
+    second_derivatives: str | SecondDerivatives = "forward"
 
     def __post_init__(self):
         for name in ("outer_loss", "inner_loss"):
@@ -73,12 +81,19 @@ class Problem:
                 raise TypeError(
                     f"{name} must be a function from a pytree to one like it; got {type(getattr(self, name)).__name__}."
                 )
+        way = self.second_derivatives
+        if not callable(way) and way not in WAYS:
+            raise unknown("way to take second derivatives", str(way), WAYS)
         for name in ("outer_data", "inner_data"):
             object.__setattr__(self, name, _as_data(name, getattr(self, name)))
 
     @property
     def functions(self) -> "Functions":
-        return Functions(self.outer_loss, self.inner_loss, self.project_x, self.project_y)
+        """What of the problem is code."""
+        way = self.second_derivatives
+        return Functions(
+            self.outer_loss, self.inner_loss, self.project_x, self.project_y, way if callable(way) else WAYS[way]
+        )
 
     @property
     def outer_size(self) -> int:
@@ -94,8 +109,9 @@ class Functions(NamedTuple):
 
     F: Loss
     G: Loss
-    project_x: Projection = unconstrained
-    project_y: Projection = unconstrained
+    project_x: Projection
+    project_y: Projection
+    second_derivatives: SecondDerivatives
 
 
 def _as_data(name: str, data: PyTree) -> PyTree:

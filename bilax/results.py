@@ -1,25 +1,20 @@
-"""What a run leaves behind: in memory a `Result`, on disk a folder with a manifest and a row per measurement."""
+"""What a run leaves behind: in memory a `Result`, on disk what `load` reads."""
 
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from bilax.environment import environment
 from bilax.oracle import Counts
+from bilax.storage.runs import manifests, read_rows
 from bilax.types import PyTree
 
 if TYPE_CHECKING:
     import pandas
 
-MANIFEST, ROWS, ARRAYS = "manifest.json", "rows.jsonl", "arrays.npz"
-
-Status = Literal["done", "diverged", "timeout", "interrupted"]
+Status = Literal["done", "converged", "diverged", "timeout", "interrupted"]
 
 
 class History(Sequence[dict[str, Any]]):
@@ -79,57 +74,31 @@ class Result:
         return f"Result({self.status}: {self.message} {last})"
 
 
-class Record:
-    """One run on disk: a manifest, and a row per measurement, written as it happens."""
+class Outcome(NamedTuple):
+    """How runs without a clock ended, as arrays that can be traced: `iterate` and `sweep` return it.
 
-    def __init__(self, folder: Path, manifest: dict[str, Any]):
-        self.folder, self.manifest = Path(folder), manifest
+    >>> print(Outcome(np.array([0, 1]), np.array([50, 7])))
+    ['done' 'diverged']
+    """
 
-    @classmethod
-    def begin(cls, folder: Path, facts: Mapping[str, Any]) -> "Record":
-        """Start a run in an empty folder; what an unfinished run left there is removed."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (MANIFEST, ROWS, ARRAYS):
-            (folder / name).unlink(missing_ok=True)
-        record = cls(folder, {**facts, "status": "running", "started": _now(), **environment()})
-        record._save()
-        return record
+    code: Any  # 0: all steps were taken; 1: numbers that are not finite
+    steps: Any  # before the first one that gave such numbers
 
-    def row(self, row: Mapping[str, Any]) -> None:
-        with (self.folder / ROWS).open("a") as file:
-            file.write(json.dumps({name: _plain(value) for name, value in row.items()}) + "\n")
+    @property
+    def names(self) -> np.ndarray:
+        """The statuses in words."""
+        return np.array(["done", "diverged"])[np.asarray(self.code)]
 
-    def arrays(self, **arrays: np.ndarray) -> None:
-        np.savez_compressed(self.folder / ARRAYS, **cast(Any, arrays))
-
-    def end(self, **facts: Any) -> None:
-        """Close the run: its status, message and times."""
-        self.manifest |= {"finished": _now(), **facts}
-        self._save()
-
-    def _save(self) -> None:
-        part = self.folder / f"{MANIFEST}.part"
-        part.write_text(json.dumps(self.manifest, indent=2) + "\n")
-        part.replace(self.folder / MANIFEST)  # at once: a reader never meets half a manifest
+    def __str__(self) -> str:
+        return str(self.names)
 
 
-FINISHED = ("done", "timeout", "diverged")
+class Iterates(NamedTuple):
+    """What `iterate` and `sweep` return."""
 
-
-def manifests(folder: str | Path) -> dict[Path, dict[str, Any]]:
-    """Return the manifest of every run below a folder, by the run's own folder."""
-    found = {}
-    for path in sorted(Path(folder).rglob(MANIFEST)):
-        try:
-            manifest = json.loads(path.read_text())
-        except (json.JSONDecodeError, UnicodeDecodeError):
-            if (path.parent / ROWS).exists():
-                raise ValueError(f"{path} is damaged; remove {path.parent} and run it again.") from None
-            continue  # somebody else's file of that name
-        if isinstance(manifest, dict) and "setting" in manifest:
-            found[path.parent] = manifest
-    return found
+    state: Any  # the last one
+    info: Any  # the `Info` of every step
+    status: Outcome
 
 
 def load(folder: str | Path) -> "pandas.DataFrame":
@@ -148,30 +117,6 @@ def load(folder: str | Path) -> "pandas.DataFrame":
     if not rows:
         raise ValueError(f"{folder} holds no runs; `bilax run` and `bilax reproduce` write them.")
     return pandas.DataFrame(rows)
-
-
-def read_rows(run: Path) -> list[dict[str, Any]]:
-    path = run / ROWS
-    lines = path.read_text().splitlines() if path.is_file() else []
-    rows = []
-    for number, line in enumerate(lines, 1):
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            if number < len(lines):
-                raise ValueError(f"line {number} of {path} is damaged; remove {run} and run it again.") from None
-    return rows
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _plain(value: Any) -> Any:
-    """Return a value that JSON has: infinities and NaN become null."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _pandas(what: str) -> Any:

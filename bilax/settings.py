@@ -17,7 +17,8 @@ from typing import Any
 from bilax.algorithms import ALGORITHMS
 from bilax.algorithms.protocol import Algorithm
 from bilax.hyperparameters import Auto
-from bilax.names import unknown
+from bilax.optimisers import Optimiser
+from bilax.errors import unknown
 
 _WRITTEN = re.compile(r"\s*([^\[\]=]*?)\s*(?:\[(.*)\])?\s*", re.DOTALL)
 
@@ -67,9 +68,20 @@ def write(algorithm: Any) -> str:
     >>> write(parse("aid-cg[N=3]"))
     'aid-cg[alpha=0.1,beta=0.1,T=10,N=3,S=64]'
     """
-    name = next(name for name, kind in ALGORITHMS.items() if kind is type(algorithm))
+    name = name_of(algorithm)
     values = ((field.name, getattr(algorithm, field.name)) for field in dataclasses.fields(algorithm))
     return f"{name}[{','.join(f'{key}={_written(value)}' for key, value in values)}]"
+
+
+def name_of(algorithm: Any) -> str:
+    """Return the name of a registered algorithm."""
+    names = [name for name, kind in ALGORITHMS.items() if kind is type(algorithm)]
+    if not names:
+        raise ValueError(
+            f"{type(algorithm).__name__} has no name that could be written: it is not among bilax.ALGORITHMS. `solve`, "
+            "`iterate` and `sweep` take it as it is."
+        )
+    return names[0]
 
 
 def _from_toml(path: Path) -> Algorithm:
@@ -101,6 +113,8 @@ def _value(text: str) -> Any:
 def _written(value: Any) -> str:
     if isinstance(value, Auto):
         return "auto"
+    if isinstance(value, Optimiser):
+        raise ValueError(f"{value!r} cannot be written as text; give its step size as a number.")
     if isinstance(value, float) and math.isfinite(value):
         short = f"{value:.10g}"
         return short if float(short) == value else repr(value)

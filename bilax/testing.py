@@ -8,19 +8,29 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 
-from bilax.oracle import Counts, Oracle
-from bilax.tree import size
+from bilax.numerics.tree import size
+from bilax.oracle import KINDS, Counts, Oracle
 from bilax.types import PyTree
+
+COLUMNS = {  # of Table 1, that a call of the oracle counts in
+    "grad_F": ("F",),
+    "grad_G": ("G",),
+    "grads_G": ("G",),
+    "jvp_G": ("JV",),
+    "hvp_G": ("HV",),
+    "linearize_G": ("G", "HV", "JV"),
+}
 
 
 class Tally:
     """Oracle calls that were really made, in samples."""
 
     def __init__(self):
-        self._calls: dict[str, int] = dict.fromkeys(("F", "G", "JV", "HV", "HINV"), 0)
+        self._calls: dict[str, int] = dict.fromkeys(KINDS, 0)
 
-    def _add(self, column: str, samples: int) -> None:
-        self._calls[column] += samples
+    def _add(self, columns: tuple[str, ...], samples: int) -> None:
+        for column in columns:
+            self._calls[column] += samples
 
     @property
     def counts(self) -> Counts:
@@ -32,22 +42,21 @@ def counting(oracle: Oracle) -> tuple[Oracle, Tally]:
     """Return an oracle that counts the calls it answers, also under jit, scan, cond and vmap."""
     tally = Tally()
 
-    def counted(column: str, fn):
+    def counted(columns: tuple[str, ...], fn):
         def call(x: PyTree, y: PyTree, batch: PyTree, *r: PyTree):
             samples = size(batch)
             # Something of every argument goes in, so that vmap over any of them counts once per element.
             arguments = [leaf.ravel()[0].astype(float) for leaf in jax.tree.leaves((x, y, batch, r))]
-            jax.debug.callback(lambda _: tally._add(column, samples), sum(arguments, jnp.zeros(())))
+            jax.debug.callback(lambda _: tally._add(columns, samples), sum(arguments, jnp.zeros(())))
             return fn(x, y, batch, *r)
 
         return call
 
     def factor(H: jax.Array):
-        jax.debug.callback(lambda _: tally._add("HINV", 1), H.ravel()[0])
+        jax.debug.callback(lambda _: tally._add(("HINV",), 1), H.ravel()[0])
         return oracle.factor(H)
 
-    columns = {"grad_F": "F", "grad_G": "G", "jvp_G": "JV", "hvp_G": "HV"}
-    counters = {name: counted(column, getattr(oracle, name)) for name, column in columns.items()}
+    counters = {name: counted(columns, getattr(oracle, name)) for name, columns in COLUMNS.items()}
     return oracle._replace(**counters, factor=factor), tally
 
 
@@ -65,7 +74,7 @@ class Drawn:
 
 def recording(oracle: Oracle) -> tuple[Oracle, Drawn]:
     """Return an oracle that records the batches it draws. Step inside ``python_loops()`` with it."""
-    compiled = {name: jax.jit(getattr(oracle, name)) for name in ("grad_F", "grad_G", "hvp_G", "jvp_G")}
+    compiled = {name: jax.jit(getattr(oracle, name)) for name in COLUMNS}
     draws = {name: jax.jit(getattr(oracle, name), static_argnums=1) for name in ("draw_F", "draw_G")}
     oracle = oracle._replace(**compiled, **draws)
     drawn = Drawn()

@@ -11,17 +11,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bilax import keys
 from bilax.algorithms import MRBO, VRBO
-from bilax.constants import Constants
-from bilax.hypergrad.gauge import largest_eigenvalue
+from bilax.hypergrad.auto_eta import largest_eigenvalue
 from bilax.hyperparameters import Auto
+from bilax.numerics.tree import axpy, norm, normal_like, scale
 from bilax.oracle import make_oracle
 from bilax.problem import Problem, as_variable
-from bilax.tree import axpy, norm, normal_like, scale
+from bilax.sampling import keys
 from bilax.types import PyTree
 
 __all__ = ["Condition", "Constants", "Derived", "derived", "estimate", "explain", "theorem1", "theorem2"]
+
+
+class Constants(NamedTuple):
+    """Constants of a problem; those that a problem has on no unbounded set hold where |(x, y)| <= radius."""
+
+    L: float  # Lipschitz constant of grad F(.; xi) and grad G(.; zeta), for every sample
+    mu: float  # strong convexity of G(x, .; zeta), for every sample
+    M: float  # bound of |grad F(.; xi)|, for every sample
+    tau: float  # Lipschitz constant of grad_x grad_y G
+    rho: float  # Lipschitz constant of grad_y^2 G
+    sigma: float  # standard deviation of grad G(.; zeta)
+    radius: float
 
 
 class Derived(NamedTuple):

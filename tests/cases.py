@@ -13,7 +13,8 @@ import numpy as np
 import transcript
 
 import bilax
-from bilax import MRBO, VRBO, Problem, iterate, keys
+from bilax import MRBO, VRBO, Problem, iterate
+from bilax.sampling import keys
 from bilax.hypergrad import dense, neumann
 from bilax.problems import HyperCleaning, hyper_cleaning, quadratic
 

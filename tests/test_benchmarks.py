@@ -9,7 +9,7 @@ import jax
 import pytest
 
 import bilax
-from bilax import keys
+from bilax.sampling import keys
 from bilax.datasets import digits
 from bilax.oracle import make_oracle
 from bilax.problems import hyper_cleaning

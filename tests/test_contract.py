@@ -13,7 +13,8 @@ import pytest
 from cases import ALGORITHM_CASES, METHOD_CASES, PROBLEM_CASES, final_state
 
 import bilax
-from bilax import MRBO, Problem, iterate, keys, solve
+from bilax import MRBO, Problem, iterate, solve
+from bilax.sampling import keys
 from bilax.oracle import make_oracle
 
 CASE = PROBLEM_CASES[1]
@@ -55,7 +56,7 @@ def test_keeps_dtype_and_structure(algorithm, eta, dtype):
     cast = lambda data: jax.tree.map(lambda a: a.astype(dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a, data)
     p = CASE.problem
     oracle = make_oracle(Problem(p.outer_loss, p.inner_loss, cast(p.outer_data), cast(p.inner_data)))
-    state = alg.init(jnp.asarray(CASE.x0, dtype), jnp.asarray(CASE.y0, dtype))
+    state = alg.init(oracle, jnp.asarray(CASE.x0, dtype), jnp.asarray(CASE.y0, dtype))
     after, _ = jax.eval_shape(lambda s: alg.step(oracle, keys.at(keys.root(0), s.k), s), state)
     describe = lambda tree: jax.tree.map(lambda a: (a.shape, a.dtype.name, a.weak_type), tree)
     assert describe(after) == describe(state)
@@ -132,7 +133,7 @@ def test_a_state_that_was_written_down_goes_on_as_if_nothing_had_happened(algori
     alg = algorithm.make(eta=0.2)
     oracle = make_oracle(CASE.problem)
     step = jax.jit(lambda s: alg.step(oracle, keys.at(keys.root(0), s.k), s)[0])
-    state = alg.init(jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
+    state = alg.init(oracle, jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
     for _ in range(3):
         state = step(state)
     written = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
@@ -149,7 +150,7 @@ def test_a_state_that_was_written_down_goes_on_as_if_nothing_had_happened(algori
 def test_every_algorithm_is_registered_and_tested():
     from bilax import algorithms
 
-    files = {m.name for m in pkgutil.iter_modules(algorithms.__path__)} - {"about", "protocol"}
+    files = {m.name for m in pkgutil.iter_modules(algorithms.__path__)} - {"about", "protocol", "inner_loops"}
     for name, cls in bilax.ALGORITHMS.items():
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
         assert getattr(bilax, cls.__name__) is cls, f"{cls.__name__} is not exported"

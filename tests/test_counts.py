@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import pytest
 from cases import ALGORITHM_CASES, PROBLEM_CASES
 
-from bilax import Counts, keys, solve
+from bilax import Counts, solve
+from bilax.sampling import keys
 from bilax.hypergrad import unrolled
 from bilax.hyperparameters import Auto
+from bilax.running.accounting import plain
 from bilax.oracle import make_oracle
 from bilax.testing import counting, python_loops, recording
 
@@ -29,11 +31,11 @@ def test_declared_cost_is_what_is_called(algorithm, eta):
     alg = algorithm.make(eta=eta)
     oracle, tally = counting(make_oracle(CASE.problem))
     step = jax.jit(lambda s: alg.step(oracle, keys.at(keys.root(0), s.k), s))
-    state = alg.init(jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
+    state = alg.init(oracle, jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
     declared = Counts()
     for k in range(6):
         state, info = step(state)
-        declared += alg.cost(k) + Counts(HV=int(info.HV), JV=int(info.JV))
+        declared += alg.cost(k) + plain(info.calls)
         assert tally.counts == declared, f"after step {k}"
     if isinstance(getattr(alg, "eta", None), Auto):
         assert declared.HV > sum(alg.cost(k).HV for k in range(6))  # L was measured at least once
@@ -52,7 +54,7 @@ def test_solve_reports_what_was_called(algorithm, sampler):
     alg = algorithm.make(eta=0.2)
     oracle, tally = counting(make_oracle(CASE.problem, sampler))
     step = jax.jit(lambda s: alg.step(oracle, keys.at(keys.root(0), s.k), s)[0])
-    state = alg.init(jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
+    state = alg.init(oracle, jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
     for _ in range(5):
         state = step(state)
     result = solve(CASE.problem, alg, CASE.x0, CASE.y0, steps=5, sampler=sampler)
@@ -80,7 +82,7 @@ def test_declared_draws_are_the_samples_drawn(algorithm):
     """A batch that is met again (by the other point, by the way back through a loop) counts once."""
     alg = algorithm.make(eta=0.2, S=12)  # large enough that no two batches are equal by chance
     oracle, drawn = recording(make_oracle(CASE.problem))
-    state = alg.init(jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
+    state = alg.init(oracle, jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
     values = {field.name: getattr(alg, field.name) for field in fields(alg)}
     made, declared = Counter(), Counter()
     with python_loops():
@@ -91,7 +93,7 @@ def test_declared_draws_are_the_samples_drawn(algorithm):
                 made[level] += size
             now = dict(values)
             if "Q" in now and "HV" in alg.about.random:  # a series of random length, whose mean is Q/2
-                now["Q"] = 2 * int(info.HV) // (int(alg.cost(0).F) or 1)
+                now["Q"] = 2 * int(info.calls.HV) // (int(alg.cost(0).F) or 1)
             for level in ("F", "G"):
                 declared[level] += eval(alg.about.draws[level], {}, now)
     assert made == declared

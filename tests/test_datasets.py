@@ -19,7 +19,7 @@ from bilax.datasets import store
 # The functions of these names hide the modules.
 mnist_module = importlib.import_module("bilax.datasets.mnist")
 newsgroups_module = importlib.import_module("bilax.datasets.newsgroups")
-presence_module = importlib.import_module("bilax.datasets.presence")
+availability_module = importlib.import_module("bilax.datasets.availability")
 
 NOBODY = "http://127.0.0.1:9/"  # the discard port of this machine, on which nothing listens
 
@@ -48,7 +48,7 @@ def small(monkeypatch, tmp_path):
     """MNIST is the small files, the cache is empty, and no mirror answers. Returns the cache."""
     files = [store.RemoteFile(name, len(c), hashlib.sha256(c).hexdigest()) for name, c in CONTENT.items()]
     monkeypatch.setattr(mnist_module, "FILES", tuple(files))
-    monkeypatch.setattr(presence_module, "FILES", tuple(files))
+    monkeypatch.setattr(availability_module, "FILES", tuple(files))
     monkeypatch.setattr(mnist_module, "MIRRORS", (NOBODY,))
     monkeypatch.setattr(store, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.delenv("BILAX_DATA_DIR", raising=False)
@@ -337,7 +337,7 @@ def test_status_of_the_cache(small, mirror):
 
 
 def test_status_without_the_extra(monkeypatch):
-    monkeypatch.setattr(presence_module, "find_spec", lambda name: None)
+    monkeypatch.setattr(availability_module, "find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "pooch", None)
     monkeypatch.delenv("BILAX_DATA_DIR", raising=False)
     assert [(entry.state, entry.remedy) for entry in datasets.status()] == [

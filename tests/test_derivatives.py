@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from cases import PROBLEM_CASES
 
-from bilax import Problem, keys
-from bilax.oracle import both, make_oracle
+from bilax import Problem
+from bilax.sampling import keys
+from bilax.oracle import at_two_points, make_oracle
 
 BATCH = np.array([1, 4, 4, 0, 5, 23])
 
@@ -81,7 +82,7 @@ def test_both_points_share_one_read_of_the_batch():
     def reads(text):  # gathers that make a batch of six rows of four features
         return sum("gather" in line and line.rstrip().endswith("tensor<6x4xf64>") for line in text.splitlines())
 
-    together, apart = program(both), program(lambda f, new, old: (f(*new), f(*old)))
+    together, apart = program(at_two_points), program(lambda f, new, old: (f(*new), f(*old)))
     assert 2 * together.count("dot_general") == apart.count("dot_general") > 0
     assert (reads(together), reads(apart)) == (1, 2)
 
@@ -92,5 +93,5 @@ def test_both_equals_one_after_the_other(case):
     zeta = take(case.problem.inner_data)
     new, old = (jnp.asarray(case.x0), jnp.asarray(case.y0)), (jnp.asarray(case.x0) + 1, 2 * jnp.asarray(case.y0))
     f = lambda x, y: oracle.jvp_G(x, y, zeta, y)
-    for together, alone in zip(both(f, new, old), (f(*new), f(*old)), strict=True):
+    for together, alone in zip(at_two_points(f, new, old), (f(*new), f(*old)), strict=True):
         np.testing.assert_allclose(together, alone, rtol=1e-13, atol=1e-13)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from cases import PROBLEM_CASES
 
-from bilax import hypergradient, keys
+from bilax import hypergradient
+from bilax.sampling import keys
 from bilax.datasets import digits
 from bilax.hypergrad import (
     ConjugateGradient,
@@ -71,18 +72,18 @@ def test_unrolled_is_the_derivative_of_the_loop(case, T, last):
     oracle = make_oracle(case.problem)
     x, y, key = jnp.asarray(case.x0), jnp.asarray(case.y0), keys.at(keys.root(1), 2)
     B_F = oracle.draw_F(keys.root(9), 5)
-    turns = keys.turns(key, T)
+    passes = keys.for_loop(key, T)
 
     def end(x, cut):
         z = y
         for t in range(T):
-            z = z - 0.3 * oracle.grad_G(x, z, oracle.draw_G(turns[t], 5))
+            z = z - 0.3 * oracle.grad_G(x, z, oracle.draw_G(passes[t], 5))
             if t == cut - 1:
                 z = jax.lax.stop_gradient(z)
         return z
 
     expected = jax.grad(lambda x: case.problem.outer_loss(x, end(x, T - last), B_F))(x)
-    estimate, y_T, _ = jax.jit(lambda x: unrolled.hypergrad(oracle, key, B_F, x, y, 0.3, T, last, 5))(x)
+    estimate, y_T, *_ = jax.jit(lambda x: unrolled.hypergrad(oracle, key, B_F, x, y, (), 0.3, T, last, 5))(x)
     np.testing.assert_allclose(y_T, end(x, 0), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(estimate.value, expected, rtol=1e-10, atol=1e-12)
 
@@ -103,7 +104,7 @@ def test_unrolled_keeps_few_iterates():
     problem = hyper_cleaning(digits(train=60, trusted=40))
     oracle = make_oracle(problem, "full")
     program = jax.jit(
-        lambda x, y: unrolled.hypergrad(oracle, keys.root(0), problem.outer_data, x, y, 0.1, 400, 400, 1)[0].value
+        lambda x, y: unrolled.hypergrad(oracle, keys.root(0), problem.outer_data, x, y, (), 0.1, 400, 400, 1).estimate.value
     )
     text = program.lower(problem.x0, problem.y0).as_text()
     assert "tensor<20x10x65x" in text

@@ -17,7 +17,7 @@ from bilax.datasets import store
 # The functions of these names hide the modules.
 mnist_module = importlib.import_module("bilax.datasets.mnist")
 newsgroups_module = importlib.import_module("bilax.datasets.newsgroups")
-presence_module = importlib.import_module("bilax.datasets.presence")
+availability_module = importlib.import_module("bilax.datasets.availability")
 
 NOBODY = "http://127.0.0.1:9/"  # the discard port of this machine, on which nothing listens
 

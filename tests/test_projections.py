@@ -9,7 +9,8 @@ import pytest
 from cases import ALGORITHM_CASES, PROBLEM_CASES
 
 import bilax
-from bilax import Problem, keys, solve
+from bilax import Problem, solve
+from bilax.sampling import keys
 from bilax.hypergrad import dense
 from bilax.oracle import make_oracle
 from bilax.problems import quadratic
@@ -34,7 +35,7 @@ def test_projected_iterates_equal_the_transcript(algorithm):
         problem = replace(problem, project_y=ball)
     oracle, drawn = recording(make_oracle(problem))
     alg = algorithm.make(eta=CASE.eta)
-    state, states, draws = alg.init(jnp.asarray(CASE.x0), jnp.asarray(CASE.y0)), [], []
+    state, states, draws = alg.init(oracle, jnp.asarray(CASE.x0), jnp.asarray(CASE.y0)), [], []
     with python_loops():
         for k in range(K):
             state, _ = alg.step(oracle, keys.at(keys.root(7), k), state)
@@ -119,4 +120,4 @@ def test_matrices_that_do_not_fit_are_refused_before_they_are_made(method):
     with pytest.raises(
         MemoryError, match=rf"{method.__name__} keeps dense matrices of shapes \(400000, 300000\) .*{needed:,} bytes"
     ):
-        method().init(x0, y0)
+        method().init(None, x0, y0)

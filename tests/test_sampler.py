@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bilax import keys
-from bilax.sampler import SAMPLERS, _divmod_product, epoch, epoch_index, full, iid, resolve
+from bilax.sampling import keys
+from bilax.sampling.samplers import SAMPLERS, _divmod_product, epoch, epoch_index, full, iid, resolve
 
 
-def stream_of(n, size, turns, seed=0, start=0):
+def stream_of(n, size, positions, seed=0, start=0):
     draw = jax.jit(lambda t: epoch_index(keys.at(keys.root(seed), t), size, n))
-    return np.concatenate([draw(t) for t in range(start, start + turns)])
+    return np.concatenate([draw(t) for t in range(start, start + positions)])
 
 
 @settings(max_examples=6, deadline=None)
 @given(n=st.integers(1, 40), data=st.data(), seed=st.integers(0, 1000))
 def test_epoch_meets_every_sample_once_per_pass(n, data, seed):
     size = data.draw(st.integers(1, n))
-    stream = stream_of(n, size, turns=3 * n, seed=seed)
+    stream = stream_of(n, size, positions=3 * n, seed=seed)
     for start in range(0, len(stream) - n + 1, n):
         assert sorted(stream[start : start + n]) == list(range(n))
 
@@ -32,7 +32,7 @@ def test_epoch_shuffles_differ_and_batches_without_overlap_of_shuffles_hold_no_s
 
 
 def test_epoch_is_unbiased_also_where_a_batch_crosses_into_the_next_shuffle():
-    """n = 10, size = 4: turn 2 holds two samples of one shuffle and two of the next. Each place is uniform."""
+    """n = 10, size = 4: position 2 holds two samples of one shuffle and two of the next. Each place is uniform."""
     streams = jax.vmap(lambda seed: epoch_index(keys.at(keys.root(seed), 2), 4, 10))(jnp.arange(20_000))
     for place in range(4):
         counts = np.bincount(streams[:, place], minlength=10)
@@ -53,21 +53,21 @@ def test_epoch_streams_of_one_step_are_different():
     assert (epoch_index(a, 500, 1000) == epoch_index(b, 500, 1000)).mean() < 0.05
 
 
-def test_inner_turns_go_on_through_the_data():
-    """Pass t of step k is turn n k + t: an inner loop of 3 passes over 4 steps walks through 12 batches in order."""
-    per_step = [keys.turns(keys.at(keys.root(0), k), 3) for k in range(4)]
+def test_inner_passes_go_on_through_the_data():
+    """Pass t of step k has the position n k + t: an inner loop of 3 passes over 4 steps walks through 12 batches in order."""
+    per_step = [keys.for_loop(keys.at(keys.root(0), k), 3) for k in range(4)]
     batches = np.concatenate([np.asarray(epoch_index(key, 5, 30)) for ks in per_step for key in ks])
     assert sorted(batches[:30]) == list(range(30))
     assert sorted(batches[30:]) == list(range(30))
 
 
 @settings(max_examples=50, deadline=None)
-@given(turn=st.integers(0, 2**32 - 1), size=st.integers(1, 10**6), extra=st.integers(0, 10**6))
-def test_positions_do_not_overflow(turn, size, extra):
+@given(position=st.integers(0, 2**32 - 1), size=st.integers(1, 10**6), extra=st.integers(0, 10**6))
+def test_positions_do_not_overflow(position, size, extra):
     n = size + extra
-    quotient, remainder = _divmod_product(jnp.uint32(turn), size, n)
-    assert int(remainder) == turn * size % n
-    assert int(quotient) == (turn * size // n) % 2**32
+    quotient, remainder = _divmod_product(jnp.uint32(position), size, n)
+    assert int(remainder) == position * size % n
+    assert int(quotient) == (position * size // n) % 2**32
 
 
 def test_iid_is_uniform_with_replacement():
@@ -77,7 +77,7 @@ def test_iid_is_uniform_with_replacement():
     assert len(set(np.asarray(iid(jnp.arange(10), keys.root(0), 10)))) < 10
 
 
-def test_iid_batches_of_different_turns_and_streams_differ():
+def test_iid_batches_of_different_positions_and_streams_differ():
     draws = [iid(jnp.arange(10**6), keys.at(keys.root(s), t), 8) for s in range(3) for t in range(3)]
     assert len({tuple(np.asarray(d)) for d in draws}) == 9
 
@@ -94,7 +94,7 @@ def test_leaves_stay_together():
         np.testing.assert_array_equal(2 * batch["a"], batch["b"][:, 0])
 
 
-def test_a_plain_jax_key_is_a_stream_at_turn_0():
+def test_a_plain_jax_key_is_a_stream_at_position_0():
     plain = jax.random.key(4)
     np.testing.assert_array_equal(epoch_index(plain, 5, 20), epoch_index(keys.at(plain, 0), 5, 20))
 
@@ -108,7 +108,7 @@ def test_keys_work_with_all_of_jax_random():
 
 
 def test_bits_are_those_of_jax():
-    """What is drawn at a turn is what JAX draws from the stream that the turn derives."""
+    """What is drawn at a position is what JAX draws from the stream that the position derives."""
     key = keys.at(keys.root(5), 3)
     for mine in (key, jax.random.fold_in(key, 9), jax.random.split(key, (2, 3))[1, 2]):
         plain, _ = keys.parts(jax.random.fold_in(mine, 3))
@@ -130,12 +130,12 @@ def test_splitting_is_folding_in_the_numbers_from_0_on():
 
 
 def test_no_two_streams_meet():
-    """A million grandchildren of seeds that resemble each other, and a million turns of one stream."""
+    """A million grandchildren of seeds that resemble each other, and a million positions of one stream."""
     split = jax.vmap(lambda key: jax.random.split(key, 64))
     children = split(jax.vmap(lambda seed: keys.at(keys.root(seed), 0))(jnp.arange(256)))
     grandchildren = split(children.ravel())
-    turns = jax.vmap(lambda t: jax.random.fold_in(keys.at(keys.root(0), 0), t))(jnp.arange(10**6))
-    for streams in (children, grandchildren, turns):
+    positions = jax.vmap(lambda t: jax.random.fold_in(keys.at(keys.root(0), 0), t))(jnp.arange(10**6))
+    for streams in (children, grandchildren, positions):
         assert len(np.unique(words(streams))) == streams.size
 
 
@@ -153,10 +153,10 @@ def test_every_bit_of_a_stream_depends_on_every_bit_of_its_number_and_of_its_par
 
 
 def test_draws_of_neighbours_are_independent():
-    """The first numbers that seeds, turns and siblings draw: all pairs of values are equally frequent."""
+    """The first numbers that seeds, positions and siblings draw: all pairs of values are equally frequent."""
 
-    def first(seed, turn, child):
-        key = jax.random.split(keys.at(keys.root(seed), turn), 8)[child]
+    def first(seed, position, child):
+        key = jax.random.split(keys.at(keys.root(seed), position), 8)[child]
         return jax.random.bits(key, (), jnp.uint32) % 6
 
     seeds = jnp.arange(36_000)

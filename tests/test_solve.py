@@ -101,7 +101,7 @@ def test_tol_stops_at_the_step_that_reaches_it_whatever_the_chunk():
     steps = {int(run.state.k) for run in runs}
     assert len(steps) == 1
     assert steps.pop() < 3000
-    assert all(run.status == "done" for run in runs)
+    assert all(run.status == "converged" for run in runs)
     assert runs[0].history[-1]["norm_v"] <= 0.05 < runs[0].history[-2]["norm_v"]
     assert "tol = 0.05" in runs[0].message
 
@@ -132,7 +132,7 @@ class QuietState(NamedTuple):
 class Quiet:
     """Its y is lost in the step from k = 5 on, and its norms do not tell."""
 
-    def init(self, x0, y0):
+    def init(self, oracle, x0, y0):
         return QuietState(jnp.zeros((), jnp.int32), x0, y0)
 
     def step(self, oracle, key, s):

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 import bilax
-from bilax import keys
+from bilax.sampling import keys
 from bilax.datasets import digit_documents
 from bilax.problems import logistic
 from bilax.sparse import BLOCK, Rows
@@ -125,5 +125,5 @@ def test_nothing_of_the_size_of_the_dense_matrix_is_made():
     problem = bilax.Problem(small.outer_loss, small.inner_loss, data, data, jnp.zeros(30_000), jnp.zeros((30_000, 2)))
     method = bilax.MRBO(S=100, eta=0.1)
     step = jax.jit(lambda s: method.step(bilax.make_oracle(problem), keys.root(0), s))
-    memory = step.lower(method.init(problem.x0, problem.y0)).compile().memory_analysis()
+    memory = step.lower(method.init(None, problem.x0, problem.y0)).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 30_000 * 100 * 4  # even a batch, made dense, would be larger

@@ -7,7 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from bilax import MRBO, VRBO, Problem, iterate, sweep, sweeps
+from bilax import MRBO, VRBO, Problem, iterate
+from bilax.running import sweep as sweeps
+from bilax.running.sweep import sweep
+from bilax.oracle import traced
 from bilax.problems import quadratic
 
 PROBLEM = quadratic().problem
@@ -28,11 +31,11 @@ def members():
 def test_a_sweep_has_the_iterates_of_its_members(monkeypatch, members, shared, lanes):
     monkeypatch.setattr(sweeps, "SHARED", shared)
     monkeypatch.setattr(sweeps, "LANES", lanes)  # with two, the last group is not full
-    states, infos = sweep(PROBLEM, settings(5, S=4), steps=7, seeds=[3, 8])
-    assert infos.norm_v.shape == (5, 2, 7)
+    found = sweep(PROBLEM, settings(5, S=4), steps=7, seeds=[3, 8])
+    assert found.info.norm_v.shape == (5, 2, 7)
     for i, of_seeds in enumerate(members):
         for j, member in enumerate(of_seeds):
-            for mine, theirs in zip(jax.tree.leaves((states, infos)), jax.tree.leaves(member), strict=True):
+            for mine, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(member), strict=True):
                 np.testing.assert_allclose(mine[i, j], theirs, rtol=1e-10)
 
 
@@ -55,7 +58,7 @@ def test_every_core_has_a_member_of_its_own(monkeypatch):
 
 def test_a_sweep_has_the_precision_of_its_caller():
     with jax.enable_x64(False):  # tests have it on, and so have new threads
-        states, _ = sweep(quadratic().problem, settings(5, S=4), steps=3)
+        states, *_ = sweep(quadratic().problem, settings(5, S=4), steps=3)
     assert states.x.dtype == states.y.dtype == np.float32
 
 
@@ -93,7 +96,7 @@ def test_settings_share_lanes_where_batches_outweigh_states(monkeypatch, S, n, s
     )
     monkeypatch.setattr(sweeps, "_cores", lambda: cores)
     x0, y0 = np.zeros(n, np.float32), np.zeros(10, np.float32)
-    assert sweeps._lanes(problem, MRBO(S=S), sweeps.resolve("iid"), x0, y0, settings) == lanes
+    assert sweeps._lanes(traced(problem, "iid"), MRBO(S=S), x0, y0, settings) == lanes
 
 
 @pytest.mark.parametrize(

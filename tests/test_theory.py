@@ -10,8 +10,9 @@ import pytest
 from cases import PROBLEM_CASES
 
 import bilax
-from bilax import MRBO, VRBO, keys, theory
-from bilax.constants import Constants
+from bilax import MRBO, VRBO, theory
+from bilax.sampling import keys
+from bilax.theory import Constants
 from bilax.hypergrad import Exact, Neumann, hypergradient, neumann
 from bilax.oracle import make_oracle
 from bilax.problems import quadratic

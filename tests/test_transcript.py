@@ -7,7 +7,7 @@ import pytest
 import transcript
 from cases import ALGORITHM_CASES, PROBLEM_CASES, _numbers, _series, final_state
 
-from bilax import keys
+from bilax.sampling import keys
 from bilax.hypergrad import neumann
 from bilax.oracle import make_oracle
 from bilax.testing import python_loops, recording
@@ -32,7 +32,7 @@ def test_transcripts_check_themselves(module, capsys):
 def test_iterates_equal_the_transcript(algorithm, case, sampler):
     alg = algorithm.make(eta=case.eta)
     oracle, drawn = recording(make_oracle(case.problem, sampler))
-    state, states, draws = alg.init(jax.numpy.asarray(case.x0), jax.numpy.asarray(case.y0)), [], []
+    state, states, draws = alg.init(oracle, jax.numpy.asarray(case.x0), jax.numpy.asarray(case.y0)), [], []
     with python_loops():
         for k in range(K):
             state, _ = alg.step(oracle, keys.at(keys.root(7), k), state)
@@ -54,7 +54,7 @@ def test_batches_of_one_step_differ(case):
     oracle, drawn = recording(make_oracle(case.problem))
     alg = ALGORITHM_CASES[0].make(Q=4, S=12)
     with python_loops():
-        alg.step(oracle, keys.at(keys.root(0), 3), alg.init(case.x0, case.y0))
+        alg.step(oracle, keys.at(keys.root(0), 3), alg.init(oracle, case.x0, case.y0))
     batches = {tuple(_numbers(batch)) for _, batch in drawn.take()}
     assert len(batches) == 3 + 4
 

@@ -1,35 +1,26 @@
-"""Every algorithm, by the name it has on the command line. One file each, one line here."""
+"""Every algorithm. A new one is one file, and one line here: the rest of the library reads this list."""
 
-from bilax.algorithms.aid import AIDCG, AIDFP
-from bilax.algorithms.bsa import BSA
-from bilax.algorithms.mrbo import MRBO
-from bilax.algorithms.mrbo_d import MRBOD
-from bilax.algorithms.mstsa import MSTSA
-from bilax.algorithms.protocol import Algorithm, Info
-from bilax.algorithms.reverse import Reverse
-from bilax.algorithms.rsvrb import RSVRB
-from bilax.algorithms.sema import SEMA
-from bilax.algorithms.stable import STABLE
-from bilax.algorithms.stocbio import StocBiO
-from bilax.algorithms.sustain import SUSTAIN
-from bilax.algorithms.ttsa import TTSA
-from bilax.algorithms.vrbo import VRBO
+from bilax.algorithms.protocol import Algorithm, Draws, Info
 
+# isort: off
+from bilax.algorithms.mrbo import MRBO as MRBO
+from bilax.algorithms.mrbo_d import MRBOD as MRBOD
+from bilax.algorithms.vrbo import VRBO as VRBO
+from bilax.algorithms.stocbio import StocBiO as StocBiO
+from bilax.algorithms.bsa import BSA as BSA
+from bilax.algorithms.ttsa import TTSA as TTSA
+from bilax.algorithms.mstsa import MSTSA as MSTSA
+from bilax.algorithms.sustain import SUSTAIN as SUSTAIN
+from bilax.algorithms.sema import SEMA as SEMA
+from bilax.algorithms.stable import STABLE as STABLE
+from bilax.algorithms.rsvrb import RSVRB as RSVRB
+from bilax.algorithms.aid import AIDFP as AIDFP, AIDCG as AIDCG
+from bilax.algorithms.reverse import Reverse as Reverse
+# isort: on
+
+# By the name on the command line, in the order of the list above.
 ALGORITHMS: dict[str, type] = {
-    "mrbo": MRBO,
-    "mrbo-d": MRBOD,
-    "vrbo": VRBO,
-    "stocbio": StocBiO,
-    "bsa": BSA,
-    "ttsa": TTSA,
-    "mstsa": MSTSA,
-    "sustain": SUSTAIN,
-    "sema": SEMA,
-    "stable": STABLE,
-    "rsvrb": RSVRB,
-    "aid-fp": AIDFP,
-    "aid-cg": AIDCG,
-    "reverse": Reverse,
+    cls.about.name: cls for cls in list(globals().values()) if isinstance(cls, type) and hasattr(cls, "about")
 }
 
-__all__ = ["ALGORITHMS", "Algorithm", "Info", *(cls.__name__ for cls in ALGORITHMS.values())]
+__all__ = ["ALGORITHMS", "Algorithm", "Draws", "Info", *(cls.__name__ for cls in ALGORITHMS.values())]  # pyright: ignore

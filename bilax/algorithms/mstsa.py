@@ -1,13 +1,14 @@
 """MSTSA, momentum-assisted single-timescale stochastic approximation (Khanduri et al., 2021)."""
 
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 
-from bilax.algorithms.about import About
-from bilax.algorithms.protocol import Info, info_of
-from bilax.hypergrad import gauge, neumann, random_neumann
+from bilax.algorithms.about import About, Scaling
+from bilax.algorithms.inner_loops import decay
+from bilax.algorithms.protocol import Draws, Info, info
+from bilax.hypergrad import neumann, random_neumann
 from bilax.hyperparameters import (
     Eta,
     batch_size,
@@ -19,9 +20,9 @@ from bilax.hyperparameters import (
     positive,
     series_step,
 )
-from bilax.inner import decay
-from bilax.oracle import Counts, Oracle, both
-from bilax.tree import axpy, storm, zeros_like
+from bilax.numerics.tree import storm, zeros_like
+from bilax.optimisers import Step, descend, size_of, start
+from bilax.oracle import Counts, Oracle, at_two_points
 from bilax.types import Key, PyTree, Scalar
 
 
@@ -32,7 +33,8 @@ class State(NamedTuple):
     x_prev: PyTree  # x_{k-1}
     v: PyTree  # v_{k-1}, tracks the hypergradient
     momentum: jax.Array  # eta_k of the paper, the weight of the new estimate
-    gauge: gauge.Gauge | None
+    x_memory: Any  # of the optimisers of x and y
+    y_memory: Any
 
 
 @final
@@ -48,6 +50,7 @@ class MSTSA:
     """
 
     about = About(
+        name="mstsa",
         loops="single",
         reduces="x (STORM)",
         calls={"F": "2 * S", "G": "S", "JV": "2 * S", "HV": "Q * S"},
@@ -56,34 +59,47 @@ class MSTSA:
         complexity="eps^-2",
         reference="Khanduri, Zeng, Hong, Wai, Wang, Yang. A Momentum-Assisted Single-Timescale Stochastic "
         "Approximation Algorithm for Bilevel Optimization. arXiv:2102.07367v1, 2021",
+        scaling=Scaling(
+            exponent=2.0,
+            fixed=lambda eps: {"Q": 10, "eta": 0.75, "S": 1},
+            grid={"alpha": (0.01, 0.03, 0.1, 0.3), "beta": (0.5, 1.0), "c": (3.0, 30.0)},
+            steps=100_000,
+        ),
     )
 
-    alpha: Scalar = outer_step(default=0.1)
-    beta: Scalar = inner_step(default=0.1)
+    alpha: Step = outer_step(default=0.1)
+    beta: Step = inner_step(default=0.1)
     c: Scalar = nonnegative(default=1.0, doc="momentum, eta_{k+1} = min(1, c alpha_k)")
     w: Scalar = positive(default=1.0, doc="delay of the steps, alpha_k = alpha / sqrt(1 + k/w)")
     Q: int = count(default=3, doc="largest number of Hessian-vector products per hypergradient")
     eta: Eta = series_step(default="auto", doc="step of the Neumann series, below 1/L")
     S: int = batch_size(default=1, doc="size of every batch")
 
-    def init(self, x0: PyTree, y0: PyTree) -> State:
+    def init(self, oracle: Oracle, x0: PyTree, y0: PyTree) -> State:
         k, one = jnp.zeros((), jnp.int32), jnp.ones((), float)
-        return State(k, x0, y0, x0, zeros_like(x0), one, gauge.init(self.eta, x0, y0))
+        return State(k, x0, y0, x0, zeros_like(x0), one, start(self.alpha, x0), start(self.beta, y0))
 
     def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
-        key_y, key_x, key_L = jax.random.split(key, 3)
-        alpha_k, beta_k = decay(self.alpha, s.k / self.w, 0.5), decay(self.beta, s.k / self.w, 0.5)
+        key_y, key_x = jax.random.split(key)
+        schedule = decay(s.k / self.w, 0.5)
         u = oracle.grad_G(s.x, s.y, oracle.draw_G(key_y, self.S))
-        y = oracle.project_y(axpy(-beta_k, u, s.y))
-        eta, L = gauge.read(self.eta, s.gauge, oracle, key_L, s.x, y, self.S)
+        y, y_memory = descend(self.beta, s.y_memory, u, s.y, oracle.project_y, schedule)
         xi = random_neumann.draw(oracle, key_x, self.S, self.Q)
-        h, h_prev = both(lambda x, y: random_neumann.hypergrad(oracle, x, y, xi, eta), (s.x, y), (s.x_prev, s.y))
+
+        def hypergrad(x, y):
+            return random_neumann.hypergrad(oracle, x, y, xi, self.eta)
+
+        h, h_prev = at_two_points(hypergrad, (s.x, y), (s.x_prev, s.y))
         v = storm(s.v, s.momentum, h.value, h_prev.value)
-        x = oracle.project_x(axpy(-alpha_k, v, s.x))
-        h = neumann.worst(h, h_prev)
+        x, x_memory = descend(self.alpha, s.x_memory, v, s.x, oracle.project_x, schedule)
+        h = neumann.with_larger_residuals(h, h_prev)
+        alpha_k = size_of(self.alpha, "for the weight of its momentum, c alpha_k") * schedule
         momentum = jnp.minimum(self.c * alpha_k, 1).astype(float)
-        state = State(s.k + 1, x, y, s.x, v, momentum, gauge.note(L, h.growth))
-        return state, info_of(v, u, h, eta, L, 2 * random_neumann.spent(xi))
+        state = State(s.k + 1, x, y, s.x, v, momentum, x_memory, y_memory)
+        return state, info(v, u, Counts(HV=2 * random_neumann.spent(xi)), **neumann.told(h, self.eta))
 
     def cost(self, k: int) -> Counts:
         return Counts(G=self.S) + 2 * random_neumann.cost(self.S)
+
+    def draws(self) -> Draws:
+        return Draws(F=self.S, G=(2 + self.Q / 2) * self.S)

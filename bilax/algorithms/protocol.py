@@ -2,37 +2,60 @@
 
 from typing import Any, NamedTuple, Protocol
 
-from bilax.hypergrad import gauge, neumann
-from bilax.hypergrad.gauge import Gauge
-from bilax.hypergrad.neumann import Estimate
+from bilax.numerics.tree import norm
 from bilax.oracle import Counts, Oracle
-from bilax.tree import norm
 from bilax.types import Key, PyTree, Scalar
 
 
 class Info(NamedTuple):
-    """What a person wants to see of one step; nothing here is needed by the next one."""
+    """What a person wants to see of one step; nothing here is needed by the next one.
+
+    What a method tells of its own is read like the norms, and is absent from methods that have no such thing:
+
+    >>> Info(1.0, 2.0, {"residual": 0.5}).residual
+    0.5
+    >>> Info(1.0, 2.0).residual
+    Traceback (most recent call last):
+    AttributeError: the method tells nothing called 'residual'; it tells norm_v, norm_u.
+    """
 
     norm_v: Scalar  # norm of the estimate of grad Phi that moved x
     norm_u: Scalar  # norm of the estimate of grad_y g that moved y
-    eta: Scalar = 0.0  # step of the Neumann series, where there is one
-    growth: Scalar = 0.0  # largest growth of its residual from one term to the next, at most 1 for a safe eta
-    diverging: Scalar = False  # the residual grew: eta is too large
-    residual: Scalar = 0.0  # |r_Q| / |r_0|: bounds what is left of the linear system H w = grad_y F
-    HV: Scalar = 0  # calls beyond `cost`, whose number is not known beforehand: spent on measuring L for
-    JV: Scalar = 0  # eta="auto", on a series of random length, on matrices of the problem's size
+    own: dict[str, Scalar] = {}  # noqa: RUF012  # never changed: what the method has to tell beyond the norms
+    calls: Counts = Counts()  # beyond `cost`: those whose number is not known before the step
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self.own:
+            told = ", ".join(("norm_v", "norm_u", *self.own))
+            raise AttributeError(f"the method tells nothing called {name!r}; it tells {told}.")
+        return self.own[name]
+
+    def told(self) -> dict[str, Scalar]:
+        """Return all that is told, by name."""
+        return {"norm_v": self.norm_v, "norm_u": self.norm_u, **self.own}
 
 
-def info_of(v: PyTree, u: PyTree, estimate: Estimate, eta: Scalar, L: Gauge | None, HV: Scalar = 0) -> Info:
-    """Return the info of a step that moved x along v, y along u, and used a series with step eta."""
-    grew = neumann.grew(estimate.growth)
-    return Info(norm(v), norm(u), eta, estimate.growth, grew, estimate.residual, gauge.probes(L) + HV)
+def info(v: PyTree, u: PyTree, calls: Counts | None = None, **own: Scalar) -> Info:
+    """Return the info of a step that moved x along v and y along u."""
+    return Info(norm(v), norm(u), own, Counts() if calls is None else calls)
+
+
+class Draws(NamedTuple):
+    """Samples drawn from the outer and from the inner data, per iteration, on average; one used twice counts once."""
+
+    F: float
+    G: float
 
 
 class Algorithm(Protocol):
-    """A frozen dataclass of hyper-parameters (see `bilax.hyperparameters`) with three pure methods."""
+    """A pytree of hyper-parameters (see `bilax.hyperparameters`) with three pure methods.
 
-    def init(self, x0: PyTree, y0: PyTree) -> Any:
+    It may have three more: ``draws() -> Draws``, by which the history counts samples; ``init_cost(oracle) -> Counts``,
+    the calls of `init` if it makes any; and ``period``, the number of iterations after which `cost` repeats, which
+    spares summing it up one by one.
+    """
+
+    def init(self, oracle: Oracle, x0: PyTree, y0: PyTree) -> Any:
         """Return the first state: a NamedTuple with k (an int32 array), x, y and what the next step needs."""
         ...
 

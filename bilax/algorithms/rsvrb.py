@@ -1,17 +1,18 @@
 """RSVRB, the (randomized) stochastic variance-reduced bilevel method (Guo, Hu, Zhang and Yang, 2021)."""
 
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from bilax.algorithms.about import About
-from bilax.algorithms.protocol import Info
+from bilax.algorithms.about import About, Scaling
+from bilax.algorithms.protocol import Draws, Info, info
 from bilax.hypergrad import dense
 from bilax.hyperparameters import batch_size, hyperparameters, inner_step, outer_step, positive, weight
-from bilax.oracle import Counts, Oracle, both
-from bilax.tree import axpy, norm, storm, zeros_like
+from bilax.numerics.tree import storm, zeros_like
+from bilax.optimisers import Step, descend, size_of, start
+from bilax.oracle import Counts, Oracle, at_two_points
 from bilax.types import Key, PyTree, Scalar
 
 
@@ -29,6 +30,8 @@ class State(NamedTuple):
     x_prev: PyTree  # x_{k-1}
     y_prev: PyTree  # y_{k-1}
     z: Pieces  # z_{k-1}
+    x_memory: Any  # of the optimisers of x and y
+    y_memory: Any
 
 
 @final
@@ -45,6 +48,7 @@ class RSVRB:
     """
 
     about = About(
+        name="rsvrb",
         loops="single",
         reduces="every gradient, the Hessian and the Jacobian (STORM)",
         calls={"F": "2 * S", "G": "2 * S", "JV": "2 * d_y * S", "HV": "2 * d_y * S", "HINV": "1"},
@@ -53,19 +57,25 @@ class RSVRB:
         complexity="eps^-1.5",
         reference="Guo, Hu, Zhang, Yang. Randomized Stochastic Variance-Reduced Methods for Multi-Task Stochastic "
         "Bilevel Optimization. arXiv:2105.02266, 2021",
+        scaling=Scaling(
+            exponent=1.5,
+            fixed=lambda eps: {"S": 1, "mu": 0.2, "C": 10.0},
+            grid={"gamma": (3e-4, 1e-3, 3e-3, 1e-2), "tau": (10.0, 30.0), "beta": (0.01, 0.1)},
+            steps=100_000,
+        ),
     )
 
-    gamma: Scalar = outer_step(default=0.1)
-    tau: Scalar = inner_step(default=1.0, doc="inner step size relative to the outer one")
+    gamma: Step = outer_step(default=0.1)
+    tau: Step = inner_step(default=1.0, doc="inner step size relative to the outer one")
     beta: Scalar = weight(default=0.1, doc="weight of the new pieces")
     mu: Scalar = positive(default=1e-3, doc="lower bound of the eigenvalues of H")
     C: Scalar = positive(default=1e3, doc="upper bound of the singular values of J")
     S: int = batch_size(default=1, doc="size of every batch")
 
-    def init(self, x0: PyTree, y0: PyTree) -> State:
-        H = dense.start("RSVRB", x0, y0)
+    def init(self, oracle: Oracle, x0: PyTree, y0: PyTree) -> State:
+        H = dense.zeros("RSVRB", x0, y0)
         z = Pieces(zeros_like(x0), zeros_like(y0), zeros_like(y0), H)
-        return State(jnp.zeros((), jnp.int32), x0, y0, x0, y0, z)
+        return State(jnp.zeros((), jnp.int32), x0, y0, x0, y0, z, start(self.gamma, x0), start(self.tau, y0))
 
     def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
         key_G, key_F = jax.random.split(key)
@@ -74,15 +84,19 @@ class RSVRB:
         def pieces(x, y):
             return Pieces(*oracle.grad_F(x, y, B_F), oracle.grad_G(x, y, B_G), dense.matrices(oracle, x, y, B_G))
 
-        new, old = both(pieces, (s.x, s.y), (s.x_prev, s.y_prev))
+        new, old = at_two_points(pieces, (s.x, s.y), (s.x_prev, s.y_prev))
         z = storm(s.z, jnp.where(s.k == 0, 1, self.beta), new, old)
         z = z._replace(H=dense.project(z.H, self.mu, self.C))
         a, unravel_x = ravel_pytree(z.a)
         v = unravel_x(a - z.H.xy @ oracle.factor(z.H.yy)(ravel_pytree(z.b)[0]))
-        x = oracle.project_x(axpy(-self.gamma, v, s.x))
-        y = oracle.project_y(axpy(-self.tau * self.gamma, z.s, s.y))
+        x, x_memory = descend(self.gamma, s.x_memory, v, s.x, oracle.project_x)
+        gamma = size_of(self.gamma, "also for y, relative to it")
+        y, y_memory = descend(self.tau, s.y_memory, z.s, s.y, oracle.project_y, gamma)
         calls = 2 * dense.calls(s.y, B_G)
-        return State(s.k + 1, x, y, s.x, s.y, z), Info(norm(v), norm(z.s), HV=calls, JV=calls)
+        return State(s.k + 1, x, y, s.x, s.y, z, x_memory, y_memory), info(v, z.s, Counts(HV=calls, JV=calls))
 
     def cost(self, k: int) -> Counts:
         return Counts(F=2 * self.S, G=2 * self.S, HINV=1)
+
+    def draws(self) -> Draws:
+        return Draws(F=self.S, G=self.S)

@@ -1,13 +1,13 @@
 """SUSTAIN, the single-timescale double-momentum stochastic approximation (Khanduri et al., NeurIPS 2021)."""
 
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 
-from bilax.algorithms.about import About
-from bilax.algorithms.protocol import Info, info_of
-from bilax.hypergrad import gauge, neumann, random_neumann
+from bilax.algorithms.about import About, Scaling
+from bilax.algorithms.protocol import Draws, Info, info
+from bilax.hypergrad import neumann, random_neumann
 from bilax.hyperparameters import (
     Eta,
     batch_size,
@@ -19,8 +19,9 @@ from bilax.hyperparameters import (
     positive,
     series_step,
 )
-from bilax.oracle import Counts, Oracle, both
-from bilax.tree import axpy, storm, zeros_like
+from bilax.numerics.tree import storm, zeros_like
+from bilax.optimisers import Step, descend, size_of, start
+from bilax.oracle import Counts, Oracle, at_two_points
 from bilax.types import Key, PyTree, Scalar
 
 
@@ -34,7 +35,8 @@ class State(NamedTuple):
     u: PyTree  # h^g_{k-1}, tracks grad_y g
     eta_f: jax.Array  # momentum weights
     eta_g: jax.Array
-    gauge: gauge.Gauge | None
+    x_memory: Any  # of the optimisers of x and y
+    y_memory: Any
 
 
 @final
@@ -50,6 +52,7 @@ class SUSTAIN:
     """
 
     about = About(
+        name="sustain",
         loops="single",
         reduces="x and y (STORM)",
         calls={"F": "2 * S", "G": "2 * S", "JV": "2 * S", "HV": "Q * S"},
@@ -58,10 +61,16 @@ class SUSTAIN:
         complexity="eps^-1.5",
         reference="Khanduri, Zeng, Hong, Wai, Wang, Yang. A Near-Optimal Algorithm for Stochastic Bilevel "
         "Optimization via Double-Momentum. NeurIPS 2021",
+        scaling=Scaling(
+            exponent=1.5,
+            fixed=lambda eps: {"Q": 10, "eta": 0.75, "S": 1, "w": 8.0},
+            grid={"c": (0.01, 0.03, 0.1, 0.3), "c_b": (10.0, 30.0), "c_f": (30.0, 300.0)},
+            steps=120_000,
+        ),
     )
 
-    c: Scalar = outer_step(default=0.1)
-    c_b: Scalar = inner_step(default=1.0, doc="inner step size relative to the outer one")
+    c: Step = outer_step(default=0.1)
+    c_b: Step = inner_step(default=1.0, doc="inner step size relative to the outer one")
     c_f: Scalar = nonnegative(default=100.0, doc="outer momentum, eta^f_{k+1} = min(1, c_f alpha_k^2)")
     c_g: Scalar = nonnegative(default=100.0, doc="inner momentum, eta^g_{k+1} = min(1, c_g alpha_k^2)")
     w: Scalar = positive(default=8.0, doc="delay of alpha_k = c / (w + k)^(1/3)")
@@ -69,28 +78,32 @@ class SUSTAIN:
     eta: Eta = series_step(default="auto", doc="step of the Neumann series, below 1/L")
     S: int = batch_size(default=1, doc="size of every batch")
 
-    def init(self, x0: PyTree, y0: PyTree) -> State:
+    def init(self, oracle: Oracle, x0: PyTree, y0: PyTree) -> State:
         k, one = jnp.zeros((), jnp.int32), jnp.ones((), float)
-        return State(k, x0, y0, x0, y0, zeros_like(x0), zeros_like(y0), one, one, gauge.init(self.eta, x0, y0))
+        memories = start(self.c, x0), start(self.c_b, y0)
+        return State(k, x0, y0, x0, y0, zeros_like(x0), zeros_like(y0), one, one, *memories)
 
     def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
-        key_y, key_x, key_L = jax.random.split(key, 3)
+        key_y, key_x = jax.random.split(key)
         zeta, xi = oracle.draw_G(key_y, self.S), random_neumann.draw(oracle, key_x, self.S, self.Q)
-        eta, L = gauge.read(self.eta, s.gauge, oracle, key_L, s.x, s.y, self.S)
 
         def estimates(x, y):
-            return random_neumann.hypergrad(oracle, x, y, xi, eta), oracle.grad_G(x, y, zeta)
+            return random_neumann.hypergrad(oracle, x, y, xi, self.eta), oracle.grad_G(x, y, zeta)
 
-        (h, G_y), (h_prev, G_y_prev) = both(estimates, (s.x, s.y), (s.x_prev, s.y_prev))
+        (h, G_y), (h_prev, G_y_prev) = at_two_points(estimates, (s.x, s.y), (s.x_prev, s.y_prev))
         v = storm(s.v, s.eta_f, h.value, h_prev.value)
         u = storm(s.u, s.eta_g, G_y, G_y_prev)
-        alpha_k = self.c / (self.w + s.k) ** (1 / 3)
+        schedule = 1 / (self.w + s.k) ** (1 / 3)
+        alpha_k = size_of(self.c, "for its momentum and, relative to it, for y") * schedule
         eta_f, eta_g = (jnp.minimum(c * alpha_k**2, 1).astype(float) for c in (self.c_f, self.c_g))
-        x = oracle.project_x(axpy(-alpha_k, v, s.x))
-        y = oracle.project_y(axpy(-self.c_b * alpha_k, u, s.y))
-        h = neumann.worst(h, h_prev)
-        state = State(s.k + 1, x, y, s.x, s.y, v, u, eta_f, eta_g, gauge.note(L, h.growth))
-        return state, info_of(v, u, h, eta, L, 2 * random_neumann.spent(xi))
+        x, x_memory = descend(self.c, s.x_memory, v, s.x, oracle.project_x, schedule)
+        y, y_memory = descend(self.c_b, s.y_memory, u, s.y, oracle.project_y, alpha_k)
+        h = neumann.with_larger_residuals(h, h_prev)
+        state = State(s.k + 1, x, y, s.x, s.y, v, u, eta_f, eta_g, x_memory, y_memory)
+        return state, info(v, u, Counts(HV=2 * random_neumann.spent(xi)), **neumann.told(h, self.eta))
 
     def cost(self, k: int) -> Counts:
         return 2 * (Counts(G=self.S) + random_neumann.cost(self.S))
+
+    def draws(self) -> Draws:
+        return Draws(F=self.S, G=(2 + self.Q / 2) * self.S)

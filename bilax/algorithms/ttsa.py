@@ -1,13 +1,14 @@
 """TTSA, two-timescale stochastic approximation (Hong, Wai, Wang and Yang, SIAM J. Optim. 2023)."""
 
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 
-from bilax.algorithms.about import About
-from bilax.algorithms.protocol import Info, info_of
-from bilax.hypergrad import gauge, random_neumann
+from bilax.algorithms.about import About, Scaling
+from bilax.algorithms.inner_loops import decay
+from bilax.algorithms.protocol import Draws, Info, info
+from bilax.hypergrad import neumann, random_neumann
 from bilax.hyperparameters import (
     Eta,
     batch_size,
@@ -18,9 +19,8 @@ from bilax.hyperparameters import (
     outer_step,
     series_step,
 )
-from bilax.inner import decay
+from bilax.optimisers import Step, descend, start
 from bilax.oracle import Counts, Oracle
-from bilax.tree import axpy
 from bilax.types import Key, PyTree, Scalar
 
 
@@ -28,7 +28,8 @@ class State(NamedTuple):
     k: jax.Array
     x: PyTree  # x_k
     y: PyTree  # y_k
-    gauge: gauge.Gauge | None
+    x_memory: Any  # of the optimisers of x and y
+    y_memory: Any
 
 
 @final
@@ -42,6 +43,7 @@ class TTSA:
     """
 
     about = About(
+        name="ttsa",
         loops="single",
         reduces="nothing",
         calls={"F": "S", "G": "S", "JV": "S", "HV": "Q / 2 * S"},
@@ -50,29 +52,37 @@ class TTSA:
         complexity="eps^-2.5",
         reference="Hong, Wai, Wang, Yang. A Two-Timescale Stochastic Algorithm Framework for Bilevel Optimization. "
         "SIAM J. Optim. 33, 2023",
+        scaling=Scaling(
+            exponent=2.5,
+            fixed=lambda eps: {"Q": 10, "eta": 0.75, "S": 1},
+            grid={"alpha": (0.01, 0.03, 0.1, 0.3), "beta": (0.3, 0.6, 1.0, 1.5)},
+            steps=40_000,
+        ),
     )
 
-    alpha: Scalar = outer_step(default=0.1)
-    beta: Scalar = inner_step(default=0.1)
+    alpha: Step = outer_step(default=0.1)
+    beta: Step = inner_step(default=0.1)
     a: Scalar = nonnegative(default=0.6, doc="exponent of the outer step, alpha / (k+1)^a")
     b: Scalar = nonnegative(default=0.4, doc="exponent of the inner step, beta / (k+1)^b")
     Q: int = count(default=3, doc="largest number of Hessian-vector products per hypergradient")
     eta: Eta = series_step(default="auto", doc="step of the Neumann series, below 1/L")
     S: int = batch_size(default=1, doc="size of every batch")
 
-    def init(self, x0: PyTree, y0: PyTree) -> State:
-        return State(jnp.zeros((), jnp.int32), x0, y0, gauge.init(self.eta, x0, y0))
+    def init(self, oracle: Oracle, x0: PyTree, y0: PyTree) -> State:
+        return State(jnp.zeros((), jnp.int32), x0, y0, start(self.alpha, x0), start(self.beta, y0))
 
     def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
-        key_y, key_x, key_L = jax.random.split(key, 3)
+        key_y, key_x = jax.random.split(key)
         u = oracle.grad_G(s.x, s.y, oracle.draw_G(key_y, self.S))
-        y = oracle.project_y(axpy(-decay(self.beta, s.k, self.b), u, s.y))
-        eta, L = gauge.read(self.eta, s.gauge, oracle, key_L, s.x, y, self.S)
+        y, y_memory = descend(self.beta, s.y_memory, u, s.y, oracle.project_y, decay(s.k, self.b))
         B_x = random_neumann.draw(oracle, key_x, self.S, self.Q)
-        h = random_neumann.hypergrad(oracle, s.x, y, B_x, eta)
-        x = oracle.project_x(axpy(-decay(self.alpha, s.k, self.a), h.value, s.x))
-        info = info_of(h.value, u, h, eta, L, random_neumann.spent(B_x))
-        return State(s.k + 1, x, y, gauge.note(L, h.growth)), info
+        h = random_neumann.hypergrad(oracle, s.x, y, B_x, self.eta)
+        x, x_memory = descend(self.alpha, s.x_memory, h.value, s.x, oracle.project_x, decay(s.k, self.a))
+        calls = Counts(HV=random_neumann.spent(B_x))
+        return State(s.k + 1, x, y, x_memory, y_memory), info(h.value, u, calls, **neumann.told(h, self.eta))
 
     def cost(self, k: int) -> Counts:
         return Counts(G=self.S) + random_neumann.cost(self.S)
+
+    def draws(self) -> Draws:
+        return Draws(F=self.S, G=(2 + self.Q / 2) * self.S)

@@ -1,18 +1,20 @@
 """VRBO, the Variance Reduction Bilevel Optimizer (Yang, Ji and Liang, NeurIPS 2021, Algorithm 2)."""
 
-from typing import NamedTuple, final
+import math
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 
-from bilax import keys
-from bilax.algorithms.about import About
-from bilax.algorithms.protocol import Info, info_of
-from bilax.hypergrad import gauge, neumann
+from bilax.algorithms.about import About, Scaling
+from bilax.algorithms.protocol import Draws, Info, info
+from bilax.hypergrad import neumann
 from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, inner_step, outer_step, series_step, switch
-from bilax.oracle import Counts, Oracle, both
-from bilax.tree import axpy, norm, storm, zeros_like
-from bilax.types import Key, PyTree, Scalar
+from bilax.numerics.tree import norm, storm, zeros_like
+from bilax.optimisers import Step, descend, start
+from bilax.oracle import Counts, Oracle, at_two_points
+from bilax.sampling import keys
+from bilax.types import Key, PyTree
 
 
 class State(NamedTuple):
@@ -21,7 +23,8 @@ class State(NamedTuple):
     y: PyTree  # y_k
     v: PyTree  # v~_{k-1,m+1}, tracks the hypergradient
     u: PyTree  # u~_{k-1,m+1}, tracks grad_y g
-    gauge: gauge.Gauge | None
+    x_memory: Any  # of the optimisers of x and y
+    y_memory: Any
 
 
 @final
@@ -46,6 +49,7 @@ class VRBO:
     """
 
     about = About(
+        name="vrbo",
         loops="double",
         reduces="x and y (SARAH)",
         calls={
@@ -57,30 +61,44 @@ class VRBO:
         draws={"F": "S1 / q + (m + 2) * S2", "G": "(Q + 2) * (S1 / q + (m + 2) * S2)"},
         complexity="eps^-1.5",
         reference="Yang, Ji, Liang. Provably Faster Algorithms for Bilevel Optimization. NeurIPS 2021, Algorithm 2",
+        scaling=Scaling(
+            exponent=1.5,
+            fixed=lambda eps: {
+                "Q": 10,
+                "eta": 0.75,
+                "m": 4,
+                "S1": math.ceil(4 / eps),
+                "S2": math.ceil(4 / eps**0.5),
+                "q": max(1, round(0.1 * 4 / eps**0.5)),  # mu L beta S2 / (mu + L) for beta = 0.3
+            },
+            grid={"alpha": (0.003, 0.01, 0.03, 0.06), "beta": (0.05, 0.1, 0.2, 0.4)},
+            steps=4_000,
+        ),
     )
 
-    alpha: Scalar = outer_step(default=0.1)
-    beta: Scalar = inner_step(default=0.1)
+    alpha: Step = outer_step(default=0.1)
+    beta: Step = inner_step(default=0.1)
     m: int = count(default=20, doc="each outer step is followed by m + 1 inner updates", at_least=0)
     q: int = count(default=3, doc="outer steps from one large batch to the next")
     Q: int = count(default=3, doc="Hessian-vector products per hypergradient")
-    eta: Eta = series_step(default="auto", doc="step of the Neumann series, below 1/L")
+    eta: Eta = series_step(
+        default="auto", doc="step of the Neumann series, below 1/L", batch=lambda a: 1 if a.per_sample else a.S2
+    )
     S1: int = batch_size(default=1000, doc="size of the large batches")
     S2: int = batch_size(default=64, doc="size of the small batches")
     per_sample: bool = switch(
         default=False, doc="one chain per sample (equation 5) instead of one per batch (equation 4)"
     )
 
-    def init(self, x0: PyTree, y0: PyTree) -> State:
+    def init(self, oracle: Oracle, x0: PyTree, y0: PyTree) -> State:
         k = jnp.zeros((), jnp.int32)
-        return State(k, x0, y0, zeros_like(x0), zeros_like(y0), gauge.init(self.eta, x0, y0))
+        return State(k, x0, y0, zeros_like(x0), zeros_like(y0), start(self.alpha, x0), start(self.beta, y0))
 
     def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
-        key_1, key_2, key_L = jax.random.split(key, 3)
-        eta, L = gauge.read(self.eta, s.gauge, oracle, key_L, s.x, s.y, self.S2, self.per_sample)
+        key_1, key_2 = jax.random.split(key)
 
         def restart():  # lines 4-5
-            return self._estimates(oracle, key_1, self.S1, eta)(s.x, s.y)
+            return self._estimates(oracle, key_1, self.S1)(s.x, s.y)
 
         def carry_on():  # line 7
             none = jnp.zeros_like(norm(s.y))
@@ -88,30 +106,40 @@ class VRBO:
 
         seen, u = jax.lax.cond(s.k % self.q == 0, restart, carry_on)
         v = seen.value
-        x = oracle.project_x(axpy(-self.alpha, v, s.x))  # line 9
+        x, x_memory = descend(self.alpha, s.x_memory, v, s.x, oracle.project_x)  # line 9
 
         def inner(carry, key_t):  # lines 12-15
-            x_prev, y_prev, y_t, v_t, u_t, seen = carry
-            estimates = self._estimates(oracle, key_t, self.S2, eta)
-            (Phi, G_y), (Phi_prev, G_y_prev) = both(estimates, (x, y_t), (x_prev, y_prev))
+            x_prev, y_prev, _, y_t, memory, v_t, u_t, seen = carry
+            estimates = self._estimates(oracle, key_t, self.S2)
+            (Phi, G_y), (Phi_prev, G_y_prev) = at_two_points(estimates, (x, y_t), (x_prev, y_prev))
             v_t = storm(v_t, 0, Phi.value, Phi_prev.value)
             u_t = storm(u_t, 0, G_y, G_y_prev)
-            y_next = oracle.project_y(axpy(-self.beta, u_t, y_t))
-            return (x, y_t, y_next, v_t, u_t, neumann.worst(neumann.worst(seen, Phi), Phi_prev)), None
+            after = descend(self.beta, memory, u_t, y_t, oracle.project_y)
+            seen = neumann.with_larger_residuals(neumann.with_larger_residuals(seen, Phi), Phi_prev)
+            return (x, y_t, memory, *after, v_t, u_t, seen), None
 
-        start = (s.x, s.y, s.y, v, u, seen)  # line 10
-        (_, y, _, v_last, u_last, seen), _ = jax.lax.scan(inner, start, keys.turns(key_2, self.m + 2))  # line 11
-        state = State(s.k + 1, x, y, v_last, u_last, gauge.note(L, seen.growth))  # line 17: y is y~_{k,m+1}
-        return state, info_of(v, u, seen, eta, L)
+        first = (s.x, s.y, s.y_memory, s.y, s.y_memory, v, u, seen)  # line 10
+        last, _ = jax.lax.scan(inner, first, keys.for_loop(key_2, self.m + 2))  # line 11
+        _, y, y_memory, _, _, v_last, u_last, seen = last  # line 17: y is y~_{k,m+1}
+        state = State(s.k + 1, x, y, v_last, u_last, x_memory, y_memory)
+        return state, info(v, u, **neumann.told(seen, self.eta))
 
-    def _estimates(self, oracle: Oracle, key: Key, S: int, eta: Scalar):
+    def _estimates(self, oracle: Oracle, key: Key, S: int):
         key_y, key_x = jax.random.split(key)
         B_y, B_x = oracle.draw_G(key_y, S), neumann.draw(oracle, key_x, S, self.Q)
         hypergrad = neumann.hypergrad_per_sample if self.per_sample else neumann.hypergrad
-        return lambda x, y: (hypergrad(oracle, x, y, B_x, eta), oracle.grad_G(x, y, B_y))
+        return lambda x, y: (hypergrad(oracle, x, y, B_x, self.eta), oracle.grad_G(x, y, B_y))
 
     def cost(self, k: int) -> Counts:
         def once(S: int) -> Counts:
             return Counts(G=S) + neumann.cost(S, self.Q)
 
         return (once(self.S1) if k % self.q == 0 else Counts()) + 2 * (self.m + 2) * once(self.S2)
+
+    @property
+    def period(self) -> int:
+        return self.q
+
+    def draws(self) -> Draws:
+        each = self.S1 / self.q + (self.m + 2) * self.S2
+        return Draws(F=each, G=(self.Q + 2) * each)

@@ -1,6 +1,6 @@
 """Estimators of the hypergradient, the gradient of Phi(x) = f(x, y*(x))."""
 
-from bilax.hypergrad.methods import (
+from bilax.hypergrad.estimators import (
     ConjugateGradient,
     Exact,
     FixedPoint,

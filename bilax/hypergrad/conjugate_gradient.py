@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from bilax.hypergrad.neumann import Estimate, ratio
+from bilax.numerics.tree import axpy, norm, vdot, zeros_like
 from bilax.oracle import Counts, Oracle
-from bilax.tree import axpy, norm, vdot, zeros_like
 from bilax.types import PyTree
 
 

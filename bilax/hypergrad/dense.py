@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from bilax.hypergrad.neumann import Estimate
+from bilax.numerics.tree import axpy, size
 from bilax.oracle import Oracle
-from bilax.tree import axpy, size
 from bilax.types import PyTree, Scalar
 
 
@@ -27,7 +27,7 @@ def matrices(oracle: Oracle, x: PyTree, y: PyTree, batch: PyTree) -> Matrices:
     return Matrices(xy.T, yy)
 
 
-def start(method: str, x0: PyTree, y0: PyTree) -> Matrices:
+def zeros(method: str, x0: PyTree, y0: PyTree) -> Matrices:
     """Return zero matrices for a method to recurse on, or refuse if they would not fit."""
     refuse_if_too_large(method, x0, y0)
     x, y = ravel_pytree(x0)[0], ravel_pytree(y0)[0]

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bilax.numerics.tree import axpy, mean, norm, scale, size
 from bilax.oracle import Counts, Oracle
-from bilax.sampler import take
-from bilax.tree import axpy, mean, norm, scale, size
+from bilax.sampling.samplers import take
 from bilax.types import Key, PyTree, Scalar
 
 SHORT = 3  # factors, at most, are compiled one after the other: small batches spend a third of a step on the loop
@@ -77,9 +77,15 @@ def hypergrad_per_sample(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: 
     return Estimate(mean(chains.value), chains.growth.max(), chains.residual.mean())
 
 
-def worst(a: Estimate, b: Estimate) -> Estimate:
+def with_larger_residuals(a: Estimate, b: Estimate) -> Estimate:
     """Return the first estimate with the larger growth and residual of the two."""
     return Estimate(a.value, jnp.maximum(a.growth, b.growth), jnp.maximum(a.residual, b.residual))
+
+
+def told(estimate: Estimate, eta: Scalar) -> dict[str, Scalar]:
+    """Return what a step tells of its series: `Info` has it for every method with one."""
+    growth = estimate.growth
+    return {"eta": eta, "growth": growth, "diverging": grew(growth), "residual": estimate.residual}
 
 
 def cost(S: int, Q: int) -> Counts:
@@ -88,6 +94,7 @@ def cost(S: int, Q: int) -> Counts:
 
 def grew(growth: jax.Array) -> jax.Array:
     """Tell whether a residual grew by more than rounding; no eta below 2/L lets it."""
+    growth = jnp.asarray(growth)
     return growth > 1 + jnp.finfo(growth.dtype).eps ** 0.5
 
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from bilax.hypergrad.neumann import Estimate, ratio
+from bilax.numerics.tree import axpy, norm, scale, size
 from bilax.oracle import Counts, Oracle
-from bilax.tree import axpy, norm, scale, size
 from bilax.types import Key, PyTree, Scalar
 
 

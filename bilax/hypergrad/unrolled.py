@@ -1,20 +1,29 @@
 """Differentiation in reverse through the inner loop, whole (Franceschi et al., 2017) or truncated."""
 
 import math
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from bilax import keys
 from bilax.hypergrad.neumann import Estimate, ratio
+from bilax.numerics.tree import axpy, norm, zeros_like
+from bilax.optimisers import Step, descend
 from bilax.oracle import Counts, Oracle
-from bilax.tree import axpy, norm, zeros_like
-from bilax.types import Key, PyTree, Scalar
+from bilax.sampling import keys
+from bilax.types import Key, PyTree
+
+
+class Unrolled(NamedTuple):
+    estimate: Estimate
+    y: PyTree  # y_T
+    memory: Any  # of the optimiser of y
+    u: PyTree  # the last inner gradient
 
 
 def hypergrad(
-    oracle: Oracle, key: Key, B_F: PyTree, x: PyTree, y: PyTree, step: Scalar, T: int, last: int, S: int
-) -> tuple[Estimate, PyTree, PyTree]:
+    oracle: Oracle, key: Key, B_F: PyTree, x: PyTree, y: PyTree, memory: Any, step: Step, T: int, last: int, S: int
+) -> Unrolled:
     r"""Take T inner steps from y, then propagate the gradient of F back through the last of them.
 
     .. math::
@@ -22,46 +31,53 @@ def hypergrad(
         p_T = \nabla_y F(x, y_T), \quad h \mathrel{-}= a \nabla_x \nabla_y G(x, y_t; B_t) p_{t+1}, \quad
         p_t = p_{t+1} - a \nabla_y^2 G(x, y_t; B_t) p_{t+1}
 
-    Memory is bounded: every sqrt(last)-th y is kept, and the stretches between are taken a second time.
-    Returns the estimate, y_T and the last inner gradient.
+    An optimiser in place of the number a is differentiated as well, with what it remembers. Memory is bounded: every
+    sqrt(last)-th point is kept, and the stretches between are taken a second time.
     """
-    turns, (stretches, length) = keys.turns(key, T), _stretches(last)
+    all_keys, (stretches, length) = keys.for_loop(key, T), _stretches(last)
     head, middle = T - last, T - last + stretches * length
 
-    def forward(carry, keys_t):  # (y_t, the last gradient) -> the same at the end, and every y_t on the way
+    def forward(carry, keys_t):  # (y_t, memory, the last gradient) -> the same at the end, and all on the way
         def once(carry, key_t):
-            y, _ = carry
+            y, memory, _ = carry
             u = oracle.grad_G(x, y, oracle.draw_G(key_t, S))
-            return (axpy(-step, u, y), u), y
+            return (*descend(step, memory, u, y), u), (y, memory, u)
 
         return jax.lax.scan(once, carry, keys_t)
 
-    def backward(carry, ys, keys_t):
+    def backward(carry, points, keys_t):
         def once(carry, at_t):
-            h, p = carry
-            y_t, key_t = at_t
+            h, p, p_memory = carry
+            (y, memory, u), key_t = at_t
             B_t = oracle.draw_G(key_t, S)
-            h = axpy(-step, oracle.jvp_G(x, y_t, B_t, p), h)
-            return (h, axpy(-step, oracle.hvp_G(x, y_t, B_t, p), p)), None
+            floats, others = _split(memory)
 
-        return jax.lax.scan(once, carry, (ys, keys_t), reverse=True)[0]
+            def moved(u, floats, y):
+                y, memory = descend(step, _join(floats, others), u, y)
+                return y, _split(memory)[0]
 
-    carry, _ = forward((y, zeros_like(y)), turns[:head])
-    blocks = turns[head:middle].reshape(stretches, length)
-    carry, starts = jax.lax.scan(lambda c, block: (forward(c, block)[0], c[0]), carry, blocks)
-    (y, u), ys = forward(carry, turns[middle:])
+            p_u, p_memory, p = jax.vjp(moved, u, floats, y)[1]((p, p_memory))
+            h = axpy(1, oracle.jvp_G(x, y, B_t, p_u), h)
+            return (h, axpy(1, oracle.hvp_G(x, y, B_t, p_u), p), p_memory), None
+
+        return jax.lax.scan(once, carry, (points, keys_t), reverse=True)[0]
+
+    carry, _ = forward((y, memory, zeros_like(y)), all_keys[:head])
+    blocks = all_keys[head:middle].reshape(stretches, length)
+    carry, starts = jax.lax.scan(lambda c, block: (forward(c, block)[0], c[:2]), carry, blocks)
+    (y, memory, u), points = forward(carry, all_keys[middle:])
 
     F_x, F_y = oracle.grad_F(x, y, B_F)
-    carry = backward((F_x, F_y), ys, turns[middle:])
+    carry = backward((F_x, F_y, zeros_like(_split(memory)[0])), points, all_keys[middle:])
 
     def through_block(carry, start_and_block):
-        start, block = start_and_block
-        _, ys = forward((start, zeros_like(start)), block)
-        return backward(carry, ys, block), None
+        (y, memory), block = start_and_block
+        _, points = forward((y, memory, zeros_like(y)), block)
+        return backward(carry, points, block), None
 
-    (h, p), _ = jax.lax.scan(through_block, carry, (starts, blocks), reverse=True)
+    (h, p, _), _ = jax.lax.scan(through_block, carry, (starts, blocks), reverse=True)
     residual = ratio(norm(p), norm(F_y))
-    return Estimate(h, jnp.zeros_like(residual), residual), y, u
+    return Unrolled(Estimate(h, jnp.zeros_like(residual), residual), y, memory, u)
 
 
 def cost(S: int, T: int, last: int) -> Counts:
@@ -72,3 +88,17 @@ def cost(S: int, T: int, last: int) -> Counts:
 def _stretches(last: int) -> tuple[int, int]:
     length = max(1, math.isqrt(last))
     return last // length, length
+
+
+_HOLE = object()  # where a number with a derivative was taken out
+
+
+def _split(memory: Any) -> tuple[list, Any]:
+    """Return the numbers of an optimiser's memory that have derivatives, and the memory without them."""
+    floats = [leaf for leaf in jax.tree.leaves(memory) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return floats, jax.tree.map(lambda leaf: _HOLE if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf, memory)
+
+
+def _join(floats: list, others: Any) -> Any:
+    left = iter(floats)
+    return jax.tree.map(lambda leaf: next(left) if leaf is _HOLE else leaf, others)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bilax.constants import Constants
+from bilax.theory import Constants
 from bilax.problem import Problem
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bilax.products import merged
+from bilax.numerics.matmuls import share_products
 
 rng = np.random.default_rng(0)
 X = jnp.asarray(rng.normal(size=(40, 5)))
@@ -66,24 +66,24 @@ def network_hvp(first, second):
 )
 def test_same_results_from_fewer_products(fn, arguments, before, after):
     assert products(fn, *arguments) == before
-    assert products(merged(fn), *arguments) == after
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), fn(*arguments), merged(fn)(*arguments))
+    assert products(share_products(fn), *arguments) == after
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), fn(*arguments), share_products(fn)(*arguments))
 
 
 def test_pairs_that_would_wait_for_each_other():
     assert products(crossed, v, w) == 6
-    assert products(merged(crossed), v, w) == 5
-    for a, b in zip(crossed(v, w), merged(crossed)(v, w), strict=True):
+    assert products(share_products(crossed), v, w) == 5
+    for a, b in zip(crossed(v, w), share_products(crossed)(v, w), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 def test_any_loss_profits():
     first, second = W, jnp.asarray(rng.normal(size=(3, 2)))
-    assert products(merged(network_hvp), first, second) < products(network_hvp, first, second)
+    assert products(share_products(network_hvp), first, second) < products(network_hvp, first, second)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10),
         network_hvp(first, second),
-        merged(network_hvp)(first, second),
+        share_products(network_hvp)(first, second),
     )
 
 
@@ -91,7 +91,7 @@ def test_it_is_an_ordinary_function():
     def fn(a, b):
         return jnp.sum(jnp.sin(X @ a) * (X @ b))
 
-    one = merged(fn)
+    one = share_products(fn)
     np.testing.assert_allclose(jax.jit(one)(v, w), fn(v, w))
     np.testing.assert_allclose(jax.grad(one)(v, w), jax.grad(fn)(v, w))
     np.testing.assert_allclose(jax.hessian(one)(v, w), jax.hessian(fn)(v, w), atol=1e-12)
@@ -104,6 +104,6 @@ def test_what_a_function_prints_is_kept(capfd):
         jax.debug.print("seen {}", a[0] * 0 + 1)
         return X @ a, X @ b
 
-    jax.block_until_ready(merged(fn)(v, w))
+    jax.block_until_ready(share_products(fn)(v, w))
     jax.effects_barrier()
     assert "seen 1.0" in capfd.readouterr().out

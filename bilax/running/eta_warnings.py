@@ -1,30 +1,29 @@
 """The warning that a Neumann series cannot be trusted, because its step eta is too large."""
 
+import sys
 import warnings
 from functools import partial
 from typing import Any
 
 import jax
 
-from bilax import keys
 from bilax.algorithms.protocol import Algorithm, Info
-from bilax.hypergrad import gauge
+from bilax.hypergrad import auto_eta
 from bilax.hyperparameters import Auto, names_of
-from bilax.oracle import from_parts
-from bilax.problem import Functions, Problem
-from bilax.sampler import iid
+from bilax.oracle import Traced, TracedProblem
+from bilax.running.loop import auto_steps
+from bilax.sampling import keys
+from bilax.sampling.samplers import iid
 from bilax.types import PyTree
+
+SAMPLES = 1000  # at most, on which L is measured for a warning
 
 
 class UnsafeEta(UserWarning):
     """The step eta of a Neumann series is above 1/L, L being the largest eigenvalue of the inner Hessian."""
 
 
-def is_auto(algorithm: Algorithm) -> bool:
-    return any(isinstance(getattr(algorithm, name), Auto) for name in names_of("series_step", algorithm))
-
-
-def check_start(algorithm: Algorithm, problem: Problem, state: Any) -> bool:
+def check_start(algorithm: Algorithm, problem: Traced, state: Any) -> bool:
     """Warn if a fixed eta is unsafe at the starting point, and tell whether it was."""
     for name in names_of("series_step", algorithm):
         eta = getattr(algorithm, name)
@@ -37,11 +36,11 @@ def check_start(algorithm: Algorithm, problem: Problem, state: Any) -> bool:
     return False
 
 
-def warn_series_grows(algorithm: Algorithm, problem: Problem, state: Any, info: Info) -> None:
+def warn_series_grows(algorithm: Algorithm, problem: Traced, state: Any, info: Info) -> None:
     """Warn that the step from ``state`` used a series that grows."""
     eta, growth = float(info.eta), float(info.growth)
     L = _measured_L(problem, state)
-    if not is_auto(algorithm):
+    if not auto_steps(algorithm):
         L = max(L, (1 + growth) / eta)  # for a convex inner loss, a residual that grows proves this
     _warn(
         algorithm,
@@ -55,26 +54,33 @@ def _warn(algorithm: Algorithm, what: str, L: float) -> None:
     remedy = (
         'eta="auto" lowers it each time; that it went on suggests an inner loss that is not convex in y, or samples '
         "that are far more curved than most: larger batches help then."
-        if is_auto(algorithm)
+        if auto_steps(algorithm)
         else 'Set eta below this, or eta="auto".'
     )
     warnings.warn(
         f"{type(algorithm).__name__}: {what}. The largest eigenvalue of the inner Hessian is L = {L:.3g} here; the "
         f"largest safe eta is 1/L = {1 / L:.3g}. {remedy}",
         UnsafeEta,
-        stacklevel=4,
+        stacklevel=_outside(),
     )
 
 
-def _measured_L(problem: Problem, state: Any) -> float:
-    samples = min(1000, problem.inner_size)
-    parts = (problem.functions, samples, problem.outer_data, problem.inner_data)
-    return float(_largest_eigenvalue(*parts, state.x, state.y))
+def _outside() -> int:
+    """Return how many calls above `warnings.warn` the code of the user is."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("bilax."):
+        frame, level = frame.f_back, level + 1
+    return level - 1
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _largest_eigenvalue(
-    functions: Functions, samples: int, outer_data: PyTree, inner_data: PyTree, x: PyTree, y: PyTree
-) -> jax.Array:
-    oracle = from_parts(functions, outer_data, inner_data, iid)
-    return gauge.largest_eigenvalue(oracle, keys.root(0), x, y, samples)[0]
+def _measured_L(problem: Traced, state: Any) -> float:
+    return float(_largest_eigenvalue(problem, state.x, state.y))
+
+
+@jax.jit
+def _largest_eigenvalue(problem: Traced, x: PyTree, y: PyTree) -> jax.Array:
+    oracle, samples = problem.oracle(), SAMPLES
+    if isinstance(problem, TracedProblem):
+        samples = min(SAMPLES, oracle.size_G or SAMPLES)
+        oracle = oracle._replace(draw_G=partial(iid, problem.inner_data))
+    return auto_eta.largest_eigenvalue(oracle, keys.root(0), x, y, samples)[0]

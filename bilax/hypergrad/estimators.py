@@ -1,29 +1,29 @@
 """The estimators as things of their own, for `bilax.hypergradient`."""
 
-from functools import partial
 from typing import Protocol, final
 
 import jax
 
-from bilax import keys
-from bilax.hypergrad import conjugate_gradient, dense, fixed_point, gauge, neumann, random_neumann, unrolled
+from bilax.hypergrad import auto_eta, conjugate_gradient, dense, fixed_point, neumann, random_neumann, unrolled
 from bilax.hypergrad.neumann import Estimate
-from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, inner_step, series_step, switch
-from bilax.oracle import Oracle, from_parts
-from bilax.problem import Functions, Problem, as_variable
-from bilax.sampler import Sampler, resolve
+from bilax.hyperparameters import Auto, Eta, batch_size, count, hyperparameters, inner_step, series_step, switch
+from bilax.optimisers import Step, start
+from bilax.oracle import Oracle, Traced, traced
+from bilax.problem import Problem, as_variable
+from bilax.sampling import keys
+from bilax.sampling.samplers import Sampler
 from bilax.types import Key, PyTree, Scalar
 
 
-class Method(Protocol):
+class Estimator(Protocol):
     def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate: ...
 
 
 def hypergradient(
-    problem: Problem,
+    problem: Problem | Oracle,
     x: PyTree,
     y: PyTree,
-    method: Method | None = None,
+    method: Estimator | None = None,
     *,
     seed: int = 0,
     sampler: str | Sampler = "full",
@@ -53,22 +53,12 @@ def hypergradient(
     method = Exact() if method is None else method
     if isinstance(method, type) or not hasattr(method, "estimate"):
         raise TypeError(f"method must be an estimator such as bilax.hypergrad.Neumann(Q=10); got {method!r}.")
-    data = problem.outer_data, problem.inner_data
-    return _estimate(problem.functions, resolve(sampler), method, *data, keys.at(keys.root(seed), 0), x, y)
+    return _estimate(traced(problem, sampler), method, keys.at(keys.root(seed), 0), x, y)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _estimate(
-    functions: Functions,
-    sampler: Sampler,
-    method: Method,
-    outer_data: PyTree,
-    inner_data: PyTree,
-    key: Key,
-    x: PyTree,
-    y: PyTree,
-) -> Estimate:
-    return method.estimate(from_parts(functions, outer_data, inner_data, sampler), key, x, y)
+@jax.jit
+def _estimate(problem: Traced, method: Estimator, key: Key, x: PyTree, y: PyTree) -> Estimate:
+    return method.estimate(problem.oracle(), key, x, y)
 
 
 @final
@@ -96,7 +86,7 @@ class Neumann:
 
     def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
         key_x, key_L = jax.random.split(key)
-        eta = _eta(self.eta, oracle, key_L, x, y, self.S, self.per_sample)
+        eta = _eta(self.eta, oracle, key_L, x, y, 1 if self.per_sample else self.S)
         series = neumann.hypergrad_per_sample if self.per_sample else neumann.hypergrad
         return series(oracle, x, y, neumann.draw(oracle, key_x, self.S, self.Q), eta)
 
@@ -151,16 +141,20 @@ class ConjugateGradient:
 class Unrolled:
     """T inner steps from y, differentiated in reverse through the last K (0: all)."""
 
-    step: Scalar = inner_step(default=0.1)
+    step: Step = inner_step(default=0.1)
     T: int = count(default=10, doc="inner steps")
     K: int = count(default=0, doc="steps to differentiate through, 0 for all", at_least=0)
     S: int = batch_size(default=64, doc="size of every batch")
 
     def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
         key_y, key_F = jax.random.split(key)
-        last = min(self.K, self.T) or self.T
-        return unrolled.hypergrad(oracle, key_y, oracle.draw_F(key_F, self.S), x, y, self.step, self.T, last, self.S)[0]
+        last, B_F = min(self.K, self.T) or self.T, oracle.draw_F(key_F, self.S)
+        memory = start(self.step, y)
+        return unrolled.hypergrad(oracle, key_y, B_F, x, y, memory, self.step, self.T, last, self.S).estimate
 
 
-def _eta(eta: Eta, oracle: Oracle, key: Key, x: PyTree, y: PyTree, S: int, per_sample: bool = False) -> Scalar:
-    return gauge.read(eta, gauge.init(eta, x, y), oracle, key, x, y, S, per_sample)[0]
+def _eta(eta: Eta, oracle: Oracle, key: Key, x: PyTree, y: PyTree, S: int) -> Scalar:
+    if not isinstance(eta, Auto):
+        return eta  # type: ignore[return-value]  # "auto" has become Auto
+    curvature, _ = auto_eta.update(auto_eta.unmeasured(x, y), eta.fraction, oracle, key, 0, x, y, S)
+    return auto_eta.safe_eta(curvature, eta.fraction)

@@ -1,10 +1,10 @@
-"""Random keys that know which turn they belong to.
+"""Random keys that know how far they have come.
 
 A step's key must be new at every step, so that batches are independent, and yet a sampler without
 replacement has to know how far it has come through the data. Both follow from one idea: a key is a
-pair (stream, turn). `jax.random.split` and `fold_in` derive new streams and keep the turn; numbers are
-drawn from the stream that the turn derives. The turn of step k is k. Nothing is remembered between
-steps, so the length of a chunk or a restart cannot change what is drawn.
+pair (stream, position). `jax.random.split` and `fold_in` derive new streams and keep the position;
+numbers are drawn from the stream that the position derives. The position of step k is k. Nothing is
+remembered between steps, so the length of a chunk or a restart cannot change what is drawn.
 
 These are ordinary JAX typed keys (of an implementation of our own over Threefry): all of `jax.random`
 works on them, and `jax.vmap` too.
@@ -25,9 +25,9 @@ def _stream(data: jax.Array) -> Key:
     return jax.random.wrap_key_data(data[..., :2], impl=_STREAM)
 
 
-def _join(stream: Key, turn: jax.Array) -> jax.Array:
+def _join(stream: Key, position: jax.Array) -> jax.Array:
     data = jax.random.key_data(stream)
-    return jnp.concatenate([data, jnp.broadcast_to(turn, (*data.shape[:-1], 1))], axis=-1)
+    return jnp.concatenate([data, jnp.broadcast_to(position, (*data.shape[:-1], 1))], axis=-1)
 
 
 def _seed(seed: jax.Array) -> jax.Array:
@@ -44,10 +44,10 @@ def _fold_in(data: jax.Array, number: jax.Array | int) -> jax.Array:
 
 
 def _bits(data: jax.Array, bit_width: int, shape: tuple[int, ...]) -> jax.Array:
-    at_turn = _child(data, data[2])
+    at_position = _child(data, data[2])
     if bit_width != 32:
-        return jax.random.bits(_stream(at_turn), shape, f"uint{bit_width}")
-    first, second = _threefry(at_turn, _numbers(shape))
+        return jax.random.bits(_stream(at_position), shape, f"uint{bit_width}")
+    first, second = _threefry(at_position, _numbers(shape))
     return first ^ second
 
 
@@ -109,25 +109,25 @@ def root(seed: Scalar) -> Key:
     return jax.random.key(seed, impl=_STREAM)
 
 
-def at(stream: Key, turn: Scalar) -> Key:
-    """Return the key of ``stream`` at ``turn``; ``solve`` gives step k the key ``at(root(seed), k)``."""
-    turn = jnp.asarray(turn).astype(jnp.uint32)
-    return jax.random.wrap_key_data(_join(stream, turn[None]), impl=_IMPL)
+def at(stream: Key, position: Scalar) -> Key:
+    """Return the key of ``stream`` at ``position``; ``solve`` gives step k the key ``at(root(seed), k)``."""
+    position = jnp.asarray(position).astype(jnp.uint32)
+    return jax.random.wrap_key_data(_join(stream, position[None]), impl=_IMPL)
 
 
 def parts(key: Key) -> tuple[Key, jax.Array]:
-    """Return (stream, turn). A key that was not made by `at` is a stream at turn 0."""
+    """Return (stream, position). A key that was not made by `at` is a stream at position 0."""
     data = jax.random.key_data(key)
     if data.shape[-1] == 3:
         return _stream(data), data[..., 2]
     return key, jnp.zeros((), jnp.uint32)
 
 
-def turns(key: Key, n: int) -> Key:
-    """Return n keys of one stream for an inner loop of n passes: pass t of step k is turn ``n k + t``.
+def for_loop(key: Key, n: int) -> Key:
+    """Return n keys of one stream for an inner loop of n passes: pass t of step k has the position ``n k + t``.
 
     Unlike `jax.random.split`, which opens a stream per pass, a sampler without replacement goes on
     through the data from one pass to the next.
     """
-    stream, turn = parts(key)
-    return jax.vmap(lambda t: at(stream, turn * jnp.uint32(n) + t))(jnp.arange(n, dtype=jnp.uint32))
+    stream, position = parts(key)
+    return jax.vmap(lambda t: at(stream, position * jnp.uint32(n) + t))(jnp.arange(n, dtype=jnp.uint32))

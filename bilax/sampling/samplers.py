@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from bilax import keys
+from bilax.numerics.tree import size as size_of
+from bilax.sampling import keys
 from bilax.sparse import is_rows
-from bilax.tree import size as size_of
 from bilax.types import Key, PyTree
 
 Sampler: TypeAlias = Callable[[PyTree, Key, int], PyTree]
@@ -31,9 +31,9 @@ def iid(data: PyTree, key: Key, size: int) -> PyTree:
 def epoch(data: PyTree, key: Key, size: int) -> PyTree:
     """Go through the shuffled data without replacement, and through a new shuffle after that.
 
-    A stream is one endless sequence of shuffles; turn t of it takes the entries from ``t * size`` on. A batch
+    A stream is one endless sequence of shuffles; position t of it takes the entries from ``t * size`` on. A batch
     that reaches the end of a shuffle goes on with the next one, so no sample is left out, none is met twice
-    in one pass, and every position of every batch is uniform over the samples. Different streams have
+    in one pass, and every place of every batch is uniform over the samples. Different streams have
     different shuffles, so the batches of one step are independent of each other.
     """
     n = size_of(data)
@@ -64,6 +64,18 @@ def resolve(sampler: str | Sampler) -> Sampler:
     return SAMPLERS[sampler]
 
 
+def sample_numbers(sampler: Sampler, n: int, key: Key, size: int) -> jax.Array:
+    """Return the numbers, from 0 to n - 1, of the samples that ``sampler(data, key, size)`` takes from n samples."""
+    try:
+        return sampler(jnp.arange(n, dtype=jnp.int32), key, size)
+    except (TypeError, IndexError, KeyError, AttributeError) as error:
+        raise TypeError(
+            f"the sampler {getattr(sampler, '__name__', sampler)!r} cannot tell the numbers of its samples: given the "
+            f"numbers themselves as data, it raised {type(error).__name__}: {error}. A sampler that looks into the "
+            "data works with every method but those that ask for sample numbers."
+        ) from None
+
+
 def take(data: PyTree, index: jax.Array) -> PyTree:
     def rows(leaf: Any) -> Any:
         return leaf[index] if is_rows(leaf) else leaf.at[index].get(mode="promise_in_bounds")
@@ -73,8 +85,8 @@ def take(data: PyTree, index: jax.Array) -> PyTree:
 
 def epoch_index(key: Key, size: int, n: int) -> jax.Array:
     """Return the sample numbers of one batch of the stream of shuffles of ``range(n)``."""
-    stream, turn = keys.parts(key)
-    shuffle, start = _divmod_product(turn, size, n)
+    stream, position = keys.parts(key)
+    shuffle, start = _divmod_product(position, size, n)
     slot = start + jnp.arange(size, dtype=jnp.uint32)
     ahead = slot >= n
     this_and_next = shuffle + jnp.arange(2, dtype=jnp.uint32)
@@ -95,10 +107,10 @@ def _permute(slot: jax.Array, ahead: jax.Array, words: jax.Array, n: int) -> jax
     return jax.lax.fori_loop(0, ROUNDS, one_round, slot)
 
 
-def _divmod_product(turn: jax.Array, size: int, n: int) -> tuple[jax.Array, jax.Array]:
-    """Return divmod(turn * size, n) in uint32 although the product may not fit, bit by bit of ``size``."""
-    whole, rest = turn // n, turn % n
-    quotient, remainder = jnp.zeros_like(turn), jnp.zeros_like(turn)
+def _divmod_product(position: jax.Array, size: int, n: int) -> tuple[jax.Array, jax.Array]:
+    """Return divmod(position * size, n) in uint32 although the product may not fit, bit by bit of ``size``."""
+    whole, rest = position // n, position % n
+    quotient, remainder = jnp.zeros_like(position), jnp.zeros_like(position)
     for bit in f"{size:b}":
         doubled = 2 * remainder + (rest if bit == "1" else jnp.zeros_like(rest))
         quotient, remainder = 2 * quotient + doubled // n, doubled % n

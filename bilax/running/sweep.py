@@ -5,19 +5,23 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bilax import keys, loop
-from bilax.algorithms.protocol import Algorithm, Info
-from bilax.oracle import from_parts
-from bilax.problem import Functions, Problem
-from bilax.progress import bar
-from bilax.runner import check_arguments, checked_seed, checked_steps, samples_per_step, starting_point
-from bilax.sampler import Sampler, resolve
+from bilax.algorithms.protocol import Algorithm
+from bilax.oracle import Oracle, Traced, TracedProblem, traced
+from bilax.problem import Problem
+from bilax.results import Iterates
+from bilax.running import loop
+from bilax.running.accounting import Account
+from bilax.running.checks import check_arguments, check_state, checked_seed, checked_steps, starting_point
+from bilax.running.iterate import recorded
+from bilax.running.progress import bar
+from bilax.sampling import keys
+from bilax.sampling.samplers import Sampler
 from bilax.types import PyTree
 
 M = TypeVar("M")
@@ -28,7 +32,7 @@ SHARED = 0.1  # times the bytes of a state, at least, that the batches of a step
 
 
 def sweep(
-    problem: Problem,
+    problem: Problem | Oracle,
     algorithms: Sequence[Algorithm],
     x0: PyTree = None,
     y0: PyTree = None,
@@ -37,7 +41,7 @@ def sweep(
     seeds: Sequence[int] = (0,),
     sampler: str | Sampler = "iid",
     progress: bool | None = None,
-) -> tuple[Any, Info]:
+) -> Iterates:
     """Run every setting with every seed, with one compilation.
 
     Settings share the batches of a seed, so groups of them run side by side (`jax.vmap`), unless their states are much
@@ -53,8 +57,8 @@ def sweep(
       progress: show a bar; by default if standard error is a terminal.
 
     Returns:
-      The last states and the `Info` of every step, like `iterate`, whose iterates they are up to rounding. Every array
-      has two more axes in front: setting and seed.
+      The last states, the `Info` of every step and how each run ended, like `iterate`, whose iterates they are up to
+      rounding. Every array has two more axes in front: setting and seed.
 
     >>> import jax.numpy as jnp
     >>> from bilax.algorithms import MRBO
@@ -65,9 +69,9 @@ def sweep(
     ...     inner_data=jnp.zeros(20),
     ... )
     >>> settings = [MRBO(gamma=gamma, lam=0.5, S=5) for gamma in (0.01, 0.1, 1.0)]
-    >>> states, infos = sweep(problem, settings, jnp.zeros(()), jnp.zeros(()), steps=50, seeds=[0, 1])
-    >>> states.x.shape, infos.norm_v.shape
-    ((3, 2), (3, 2, 50))
+    >>> found = sweep(problem, settings, jnp.zeros(()), jnp.zeros(()), steps=50, seeds=[0, 1])
+    >>> found.state.x.shape, found.info.norm_v.shape, found.status.names[0].tolist()
+    ((3, 2), (3, 2, 50), ['done', 'done'])
     """
     settings = one_program(algorithms)
     for setting in settings:
@@ -76,15 +80,13 @@ def sweep(
     chosen = [np.uint32(checked_seed(seed)) for seed in seeds]
     if not chosen:
         raise ValueError("seeds is empty; give at least one, like seeds=[0].")
-    sampler = resolve(sampler)
-    x0, y0 = starting_point(problem, x0, y0)
-    lanes = _lanes(problem, settings[0], sampler, x0, y0, len(settings))
+    parts, (x0, y0) = traced(problem, sampler), starting_point(problem, x0, y0)
+    lanes = _lanes(parts, settings[0], x0, y0, len(settings))
     groups = [jax.tree.map(lambda *leaves: np.array(leaves, float), *group) for group in groups_of(lanes, settings)]
     tasks = [(seed, group) for group in groups for seed in chosen]
-    static, given = (problem.functions, sampler, steps), (problem.outer_data, problem.inner_data, x0, y0)
     results = []
     with bar(f"{type(settings[0]).__name__}, {len(settings)} x {len(chosen)}", progress) as update:
-        for result in on_every_core(_program, static, given, tasks):
+        for result in on_every_core(_program, (steps,), (parts, x0, y0), tasks):
             results.append(result)
             update(len(results) / len(tasks), f"{len(results)} of {len(tasks)} groups")
 
@@ -131,11 +133,16 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _lanes(problem: Problem, algorithm: Algorithm, sampler: Sampler, x0: PyTree, y0: PyTree, settings: int) -> int:
+def _lanes(problem: Traced, algorithm: Algorithm, x0: PyTree, y0: PyTree, settings: int) -> int:
     """Return how many settings run side by side: groups of equal size, as few as keep every core busy."""
-    state = jax.eval_shape(algorithm.init, x0, y0)
-    batches = samples_per_step(algorithm, problem, sampler) * _bytes(problem.inner_data) / problem.inner_size
-    if batches < SHARED * _bytes(state):
+    oracle = problem.oracle()
+    state = jax.eval_shape(lambda x0, y0: algorithm.init(oracle, x0, y0), x0, y0)
+    check_state(algorithm, state)
+    if isinstance(problem, TracedProblem):
+        one = _bytes(problem.inner_data) / cast(int, oracle.size_G)
+        if Account(algorithm, problem).samples_per_step * one < SHARED * _bytes(state):
+            return 1
+    if not jax.tree.leaves(algorithm):
         return 1
     fewest = math.ceil(settings / LANES)
     even = math.ceil(fewest / _cores()) * _cores()
@@ -153,22 +160,14 @@ def groups_of(lanes: int, members: Sequence[M]) -> Iterator[list[M]]:
         yield group + group[-1:] * (lanes - len(group))
 
 
-@partial(loop.jit, static_argnums=(0, 1, 2))
-def _program(
-    functions: Functions,
-    sampler: Sampler,
-    steps: int,
-    outer_data: PyTree,
-    inner_data: PyTree,
-    x0: PyTree,
-    y0: PyTree,
-    seed: jax.Array,
-    group: Any,
-) -> tuple[Any, Info]:
-    oracle, stream = from_parts(functions, outer_data, inner_data, sampler), keys.root(seed)
+@partial(loop.jit, static_argnums=0)
+def _program(steps: int, problem: Traced, x0: PyTree, y0: PyTree, seed: jax.Array, group: Any) -> Iterates:
+    stream, oracle = keys.root(seed), problem.oracle()
 
-    def run(algorithm: Algorithm) -> tuple[Any, Info]:
-        return loop.iterations(oracle, algorithm, stream, algorithm.init(x0, y0), steps)
+    def one(algorithm: Algorithm) -> Iterates:
+        return recorded(problem, algorithm, stream, algorithm.init(oracle, x0, y0), steps)
 
-    lanes = jax.tree.leaves(group)[0].shape[0]
-    return jax.vmap(run)(group) if lanes > 1 else jax.lax.map(run, group)
+    numbers = jax.tree.leaves(group)
+    if not numbers:  # a method without real hyper-parameters has one setting
+        return jax.tree.map(lambda leaf: leaf[None], one(group))
+    return jax.vmap(one)(group) if numbers[0].shape[0] > 1 else jax.lax.map(one, group)

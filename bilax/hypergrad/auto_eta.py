@@ -9,18 +9,18 @@ it is measured again
   as there were before it (so the measurements get rarer and cost little in the long run), or
 - when the last series grew; L is then at least (1 + growth)/eta, whatever power iteration finds.
 
-Both tests look at the state alone, so neither the chunk length nor a restart changes what is done.
+Both tests look at what is carried from step to step alone, so neither the chunk length nor a restart changes what is
+done. Methods know nothing of this: the loop measures, and hands them a number.
 """
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from bilax.hypergrad.neumann import grew
-from bilax.hyperparameters import Auto, Eta
+from bilax.numerics.tree import axpy, norm, scale, signs_like, size, vdot, where
 from bilax.oracle import Oracle
-from bilax.tree import axpy, norm, scale, signs_like, size, vdot, where
 from bilax.types import Key, PyTree, Scalar
 
 ITERATIONS = 20
@@ -29,64 +29,49 @@ MOVED = 0.2
 PAUSE = 2
 
 
-class Gauge(NamedTuple):
-    """What ``eta="auto"`` remembers from step to step."""
+class Curvature(NamedTuple):
+    """What is remembered of the last measurement."""
 
     L: jax.Array
     x: PyTree  # where L was measured
     y: PyTree
-    k: jax.Array  # steps so far
-    k_measured: jax.Array  # and at the last measurement
+    k: jax.Array  # and when
     growth: jax.Array  # of the last series
-    probes: jax.Array  # Hessian-vector products of single samples that the last step spent on measuring
 
 
-def init(eta: Eta, x0: PyTree, y0: PyTree) -> Gauge | None:
-    if not isinstance(eta, Auto):
-        return None
-    unmeasured = jnp.array(jnp.inf, norm(y0).dtype)  # an infinite growth asks for a measurement
-    none = jnp.zeros((), jnp.int32)
-    return Gauge(jnp.zeros_like(unmeasured), x0, y0, none, none, unmeasured, none)
+def unmeasured(x0: PyTree, y0: PyTree) -> Curvature:
+    infinite = jnp.array(jnp.inf, norm(y0).dtype)  # an infinite growth asks for a measurement
+    return Curvature(jnp.zeros_like(infinite), x0, y0, jnp.zeros((), jnp.int32), infinite)
 
 
-def read(
-    eta: Eta,
-    gauge: Gauge | None,
-    oracle: Oracle,
-    key: Key,
-    x: PyTree,
-    y: PyTree,
-    S: int,
-    per_sample: bool = False,
-) -> tuple[Scalar, Gauge | None]:
-    """Return the eta to use at (x, y), and the gauge after a new measurement if one was due."""
-    if gauge is None or not isinstance(eta, Auto):
-        return cast(Scalar, eta), None
-    last = gauge
-    moved = (_moved(x, last.x) | _moved(y, last.y)) & (last.k > PAUSE * last.k_measured)
+def update(
+    last: Curvature, fraction: Scalar, oracle: Oracle, key: Key, k: Scalar, x: PyTree, y: PyTree, S: int
+) -> tuple[Curvature, jax.Array]:
+    """Return the curvature to use at (x, y), measured anew if that is due, and the Hessian-vector products spent."""
+    moved = (_moved(x, last.x) | _moved(y, last.y)) & (k > PAUSE * last.k)
     due = grew(last.growth) | moved
 
     def keep():
-        return last.L, last.x, last.y, last.k_measured, jnp.zeros_like(last.probes)
+        return last, jnp.zeros((), jnp.int32)
 
     def measure():
-        L, samples = largest_eigenvalue(oracle, key, x, y, 1 if per_sample else S)
-        at_least = jnp.where(jnp.isfinite(last.growth), (1 + last.growth) * last.L / eta.fraction, 0)
-        L = jnp.maximum(L, jnp.where(grew(last.growth), at_least, 0))
-        return where(_this_run(due), (L, x, y, last.k, jnp.full_like(last.probes, ITERATIONS * samples)), keep())
+        L, samples = largest_eigenvalue(oracle, key, x, y, S)
+        at_least = jnp.where(jnp.isfinite(last.growth), (1 + last.growth) * last.L / fraction, 0)
+        L = jnp.maximum(L, jnp.where(grew(last.growth), at_least, 0).astype(L.dtype))
+        measured = Curvature(L, x, y, jnp.asarray(k, jnp.int32), last.growth)
+        return where(_this_run(due), (measured, jnp.full((), ITERATIONS * samples, jnp.int32)), keep())
 
-    L, here_x, here_y, k_measured, probes = jax.lax.cond(_any_run(due), measure, keep)
-    gauge = Gauge(L, here_x, here_y, last.k + 1, k_measured, last.growth, probes)
-    return eta.fraction / jnp.maximum(L, jnp.finfo(L.dtype).tiny ** 0.5), gauge
-
-
-def note(gauge: Gauge | None, growth: jax.Array) -> Gauge | None:
-    """Return the gauge after a series whose residual grew by ``growth``."""
-    return None if gauge is None else gauge._replace(growth=growth.astype(gauge.growth.dtype))
+    return jax.lax.cond(_any_run(due), measure, keep)
 
 
-def probes(gauge: Gauge | None) -> Scalar:
-    return 0 if gauge is None else gauge.probes
+def safe_eta(curvature: Curvature, fraction: Scalar) -> jax.Array:
+    L = curvature.L
+    return fraction / jnp.maximum(L, jnp.finfo(L.dtype).tiny ** 0.5)
+
+
+def after_series(curvature: Curvature, growth: Scalar) -> Curvature:
+    """Return the curvature after a series whose residual grew by ``growth``."""
+    return curvature._replace(growth=jnp.asarray(growth, curvature.growth.dtype))
 
 
 @jax.custom_batching.custom_vmap

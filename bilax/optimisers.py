@@ -1,0 +1,173 @@
+"""A step along a direction: by a number, or by an optimiser such as those of optax.
+
+Every step size of x or y takes either. An optimiser is anything with ``init(params)`` and ``update(direction, state,
+params)``; bilax does not import optax. A method's own schedule multiplies the update, so ``optax.sgd(0.1)`` is the
+number 0.1, and a projection comes after the step.
+"""
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bilax.numerics.tree import axpy, scale
+from bilax.types import PyTree, Scalar
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class Optimiser:
+    """An optimiser as a hyper-parameter.
+
+    Two that were made alike are equal, so they share one compiled program. Rates that ``optax.inject_hyperparams`` has
+    exposed are leaves: they may differ within a program, and be swept.
+    """
+
+    def __init__(self, transformation: Any, rates: Any = None):
+        self.transformation = transformation
+        self.rates = _rates_of(transformation) if rates is None else rates
+
+    def init(self, z: PyTree) -> Any:
+        return _with_rates(self.transformation.init(z), self.rates) if self.rates else self.transformation.init(z)
+
+    def tree_flatten_with_keys(self):
+        return ((jax.tree_util.GetAttrKey("rates"), self.rates),), _Alike(self.transformation, bool(self.rates))
+
+    @classmethod
+    def tree_unflatten(cls, alike: "_Alike", children):
+        return cls(alike.transformation, *children)
+
+    def __repr__(self) -> str:
+        origin = getattr(self.transformation.update, "__module__", None)
+        return f"an optimiser of {origin}" if origin else "an optimiser"
+
+
+Step: TypeAlias = float | jax.Array | Optimiser | Any  # a number, or anything with init and update
+
+
+def is_optimiser(value: Any) -> bool:
+    """Tell whether a value has the two functions of an optimiser."""
+    functions = (getattr(value, name, None) for name in ("init", "update"))
+    return not isinstance(value, type) and all(callable(function) for function in functions)
+
+
+def start(step: Step, z: PyTree) -> Any:
+    """Return what the optimiser of z remembers before the first step; () for a number."""
+    return step.init(z) if isinstance(step, Optimiser) else ()
+
+
+def descend(
+    step: Step,
+    memory: Any,
+    direction: PyTree,
+    z: PyTree,
+    project: Callable[[PyTree], PyTree] = lambda z: z,
+    schedule: Scalar | None = None,
+) -> tuple[PyTree, Any]:
+    """Return z after a step against a direction, and what the optimiser remembers.
+
+    >>> descend(0.5, (), jnp.ones(2), jnp.zeros(2))[0].tolist()
+    [-0.5, -0.5]
+    """
+    if isinstance(step, Optimiser):
+        update, memory = step.transformation.update(direction, memory, z)
+    else:
+        update = scale(-step, direction)
+    return project(axpy(1 if schedule is None else schedule, update, z)), memory
+
+
+def size_of(step: Step, why: str) -> Scalar:
+    """Return the number that a step is: itself, or how far an optimiser's first step goes for a gradient of 1.
+
+    Some methods use their step size for more than a step; ``why`` says for what.
+    """
+    if not isinstance(step, Optimiser):
+        return step
+    try:
+        return -step.transformation.update(jnp.ones(()), step.init(jnp.zeros(())), jnp.zeros(()))[0]
+    except Exception as error:
+        raise ValueError(
+            f"the method uses this step size {why}, so it needs a number, or an optimiser that can take a step on a "
+            f"single number; {step!r} cannot: {type(error).__name__}: {error}"
+        ) from None
+
+
+def _rates_of(transformation: Any) -> list[dict[str, Any]]:
+    """Return the rates that ``optax.inject_hyperparams`` has exposed, one dictionary for each place."""
+    try:
+        state = transformation.init(jnp.zeros(()))
+    except Exception:  # it needs more than a number: its rates stay as they are
+        return []
+    places = [node for node in jax.tree.leaves(state, is_leaf=_has_rates) if _has_rates(node)]
+    return [{name: _plain(rate) for name, rate in place.hyperparams.items()} for place in places]
+
+
+def _with_rates(state: Any, rates: list[dict[str, Any]]) -> Any:
+    left = iter(rates)
+
+    def replace(node: Any) -> Any:
+        if not _has_rates(node):
+            return node
+        new = next(left)
+        cast = {name: jnp.asarray(new[name], old.dtype) for name, old in node.hyperparams.items()}
+        return node._replace(hyperparams=cast)
+
+    return jax.tree.map(replace, state, is_leaf=_has_rates)
+
+
+def _has_rates(node: Any) -> bool:
+    return hasattr(node, "hyperparams") and hasattr(node, "inner_state")
+
+
+def _plain(rate: Any) -> Any:
+    return rate if isinstance(rate, jax.core.Tracer) else np.asarray(rate).item()
+
+
+class _Alike:
+    """A transformation that is equal to those made by the same code from the same values."""
+
+    def __init__(self, transformation: Any, rates_apart: bool):
+        self.transformation = transformation
+        parts = (transformation.init, transformation.update)
+        self._made = tuple(_how_made(part, rates_apart, set()) for part in parts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Alike) and self._made == other._made
+
+    def __hash__(self) -> int:
+        return hash(self._made)
+
+
+def _how_made(value: Any, rates_apart: bool, seen: set[int]) -> Any:
+    """Return something hashable that is equal for functions with the same code and the same values behind them."""
+    again = functools.partial(_how_made, rates_apart=rates_apart, seen=seen)
+    if isinstance(value, (types.FunctionType, types.MethodType, functools.partial, dict, list, tuple)):
+        if id(value) in seen:
+            return "itself"
+        seen = seen | {id(value)}
+        again = functools.partial(_how_made, rates_apart=rates_apart, seen=seen)
+    if isinstance(value, types.FunctionType):
+        injected = rates_apart and value.__qualname__.startswith("inject_hyperparams.")
+        names = value.__code__.co_freevars
+        behind = [
+            again(cell.cell_contents)
+            for name, cell in zip(names, value.__closure__ or (), strict=True)
+            if not (injected and name == "numeric_hps")
+        ]
+        return value.__code__, id(value.__globals__), again(value.__defaults__), again(value.__kwdefaults__), *behind
+    if isinstance(value, types.MethodType):
+        return again(value.__func__), id(value.__self__)
+    if isinstance(value, functools.partial):
+        return again(value.func), again(value.args), again(value.keywords)
+    if isinstance(value, dict):
+        return dict, *((again(key), again(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return type(value), *(again(item) for item in value)
+    if isinstance(value, (np.ndarray, jax.Array)) and not isinstance(value, jax.core.Tracer) and value.size < 1000:
+        return value.shape, str(value.dtype), np.asarray(value).tobytes()
+    if isinstance(value, (int, float, str, bytes, bool, type, type(None))):
+        return type(value), value
+    return id(value)

@@ -1,0 +1,1 @@
+"""Taking the steps of a method: one compiled loop, and what people need around it."""

@@ -1,0 +1,65 @@
+"""What a run has cost: oracle calls and samples, for the batches that the sampler really makes."""
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, cast
+
+from bilax.algorithms.protocol import Algorithm
+from bilax.hyperparameters import names_of
+from bilax.oracle import KINDS, Counts, Oracle, Traced, TracedProblem
+from bilax.sampling.samplers import full
+
+
+class Account:
+    """The declared calls of a method, of any stretch of its steps."""
+
+    def __init__(self, algorithm: Algorithm, problem: Traced):
+        self._outer, self._inner = _with_real_batches(algorithm, problem)
+        self.period = getattr(algorithm, "period", 1 if hasattr(algorithm, "about") else None)
+        self._up_to = lru_cache(maxsize=None)(self._sum)
+
+    def cost(self, k: int) -> Counts:
+        """Return the calls of step k."""
+        inner = self._inner.cost(k)
+        return inner if self._outer is self._inner else replace(inner, F=self._outer.cost(k).F)
+
+    def between(self, first: int, last: int) -> Counts:
+        """Return the calls of the steps from ``first`` up to, not including, ``last``."""
+        if self.period is None:  # the cost of a method that does not say after how many steps it repeats
+            return sum((self.cost(k) for k in range(first, last)), Counts())
+        return self._total(last) + -1 * self._total(first)
+
+    def _total(self, k: int) -> Counts:
+        periods, rest = divmod(k, cast(int, self.period))
+        return periods * self._up_to(self.period) + self._up_to(rest)
+
+    def _sum(self, k: int) -> Counts:
+        return sum((self.cost(i) for i in range(k)), Counts())
+
+    def of_init(self, oracle: Oracle) -> Counts:
+        """Return the calls that making the first state takes."""
+        declared = getattr(self._inner, "init_cost", None)
+        return Counts() if declared is None else declared(oracle)
+
+    @property
+    def samples_per_step(self) -> float:
+        """How many samples a step draws, on average; those on which L is measured are not among them."""
+        if not hasattr(self._inner, "draws"):
+            return math.nan
+        return float(self._outer.draws().F + self._inner.draws().G)
+
+
+def plain(calls: Counts) -> Counts:
+    """Return counts as numbers of Python, which have no largest one."""
+    return Counts(*(int(getattr(calls, kind)) for kind in KINDS))
+
+
+def _with_real_batches(algorithm: Algorithm, problem: Traced) -> tuple[Any, Any]:
+    """Return the algorithm with the batch sizes that it really gets from the outer and from the inner data."""
+    sizes = names_of("batch_size", algorithm)
+    if not (isinstance(problem, TracedProblem) and problem.sampler is full and sizes):
+        return algorithm, algorithm
+    # The whole data set stands for a batch of any size.
+    oracle = problem.oracle()
+    return tuple(replace(cast(Any, algorithm), **dict.fromkeys(sizes, n)) for n in (oracle.size_F, oracle.size_G))

@@ -1,0 +1,101 @@
+"""Arguments that cannot work are refused before anything is compiled, with what was given and what is allowed."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bilax.algorithms.protocol import Algorithm
+from bilax.oracle import Oracle
+from bilax.problem import Problem, as_variable
+from bilax.types import PyTree
+
+
+def check_arguments(problem: Any, algorithm: Any) -> None:
+    if not isinstance(problem, (Problem, Oracle)):
+        raise TypeError(
+            f"the first argument must be a bilax.Problem; got {type(problem).__name__}. (A bilax.Oracle of your own "
+            "will do, too.)"
+        )
+    check_algorithm(algorithm)
+    for path, leaf in jax.tree.leaves_with_path(algorithm):
+        if np.ndim(leaf) != 0:
+            name = jax.tree_util.keystr(path).lstrip(".")
+            raise ValueError(
+                f"{type(algorithm).__name__}: {name} has the shape {np.shape(leaf)}; solve takes one setting at a "
+                "time. For a grid, give a list of settings to bilax.sweep."
+            )
+
+
+def check_algorithm(algorithm: Any) -> None:
+    if isinstance(algorithm, type):
+        raise TypeError(f"algorithm must be an instance: write {algorithm.__name__}() with its hyper-parameters.")
+    if not all(callable(getattr(algorithm, name, None)) for name in ("init", "step", "cost")):
+        raise TypeError(
+            f"algorithm must have init, step and cost, like bilax.MRBO() or bilax.ALGORITHMS['mrbo'](); "
+            f"got {algorithm!r}."
+        )
+    if jax.tree_util.all_leaves([algorithm]):
+        name = type(algorithm).__name__
+        raise TypeError(
+            f"{name} is not a pytree, so it cannot be part of a compiled program: decorate the class with "
+            "bilax.hyperparameters.hyperparameters, or with jax.tree_util.register_dataclass over a frozen dataclass."
+        )
+
+
+def check_state(algorithm: Any, state: Any) -> None:
+    missing = [name for name in ("k", "x", "y") if name not in getattr(state, "_fields", ())]
+    if missing:
+        raise TypeError(
+            f"the state of {type(algorithm).__name__} must be a NamedTuple with k, x and y, among others; "
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing from {type(state).__name__}."
+        )
+    k = jax.eval_shape(jnp.asarray, state.k)
+    if k.shape != () or not jnp.issubdtype(k.dtype, jnp.integer):
+        raise TypeError(
+            f"{type(algorithm).__name__}: k must be one int32 number, jnp.zeros((), jnp.int32) at first; got {state.k!r}."
+        )
+
+
+def starting_point(problem: Problem | Oracle, x0: PyTree, y0: PyTree) -> tuple[PyTree, PyTree]:
+    return (
+        as_variable("x0", getattr(problem, "x0", None) if x0 is None else x0),
+        as_variable("y0", getattr(problem, "y0", None) if y0 is None else y0),
+    )
+
+
+def first_state(problem: Problem | Oracle, oracle: Oracle, algorithm: Algorithm, x0: PyTree, y0: PyTree) -> Any:
+    state = algorithm.init(oracle, *starting_point(problem, x0, y0))
+    check_state(algorithm, state)
+    return state
+
+
+def checked_steps(steps: Any, every: Any) -> tuple[int, int]:
+    if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool) or steps < 1:
+        raise ValueError(f"steps must be an integer >= 1; got {steps!r}.")
+    if every is None:
+        every = max(1, math.ceil(steps / 20))
+    if not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1:
+        raise ValueError(f"every (iterations from one measurement to the next) must be an integer >= 1; got {every!r}.")
+    return int(steps), int(every)
+
+
+def checked_seed(seed: Any) -> int:
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be an integer from 0 to 2**32 - 1; got {seed!r}.")
+    return int(seed)
+
+
+def positive(name: str, value: Any) -> float:
+    """Return a number above 0, or infinity for None."""
+    if value is None:
+        return math.inf
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not number > 0:
+        raise ValueError(f"{name} must be a number > 0; got {value!r}.")
+    return number

@@ -1,0 +1,64 @@
+"""A run as one pure function."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bilax.algorithms.protocol import Algorithm, Info
+from bilax.oracle import Oracle, Traced, traced
+from bilax.problem import Problem
+from bilax.results import Iterates, Outcome
+from bilax.running import loop
+from bilax.running.checks import check_algorithm, checked_steps, first_state
+from bilax.sampling import keys
+from bilax.sampling.samplers import Sampler
+from bilax.types import PyTree, Scalar
+
+
+def iterate(
+    problem: Problem | Oracle,
+    algorithm: Algorithm,
+    x0: PyTree = None,
+    y0: PyTree = None,
+    *,
+    steps: int,
+    seed: Scalar = 0,
+    sampler: str | Sampler = "iid",
+) -> Iterates:
+    """Run ``steps`` iterations as one pure function: to be jitted, differentiated, or vmapped over hyper-parameters.
+
+    Returns the last state, the `Info` of every step, stacked, and how it ended: ``status.names`` says "diverged" if
+    numbers were met that are not finite. The iterates are those of `solve`.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from bilax.algorithms import MRBO
+    >>> problem = Problem(
+    ...     outer_loss=lambda x, y, batch: jnp.mean((y - batch) ** 2),
+    ...     inner_loss=lambda x, y, batch: jnp.mean((y - x - batch) ** 2),
+    ...     outer_data=jnp.ones(10),
+    ...     inner_data=jnp.zeros(20),
+    ... )
+    >>> def run(gamma):
+    ...     return iterate(problem, MRBO(gamma=gamma), jnp.zeros(()), jnp.zeros(()), steps=50)
+    >>> found = jax.vmap(run)(jnp.array([0.01, 0.1, 1e30]))
+    >>> found.state.x.shape, found.status.names.tolist()
+    ((3,), ['done', 'done', 'diverged'])
+    """
+    steps, _ = checked_steps(steps, None)
+    check_algorithm(algorithm)
+    parts = traced(problem, sampler)
+    state = first_state(problem, parts.oracle(), algorithm, x0, y0)
+    return recorded(parts, algorithm, keys.root(seed), state, steps)
+
+
+def recorded(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, steps: int) -> Iterates:
+    state, info, _ = loop.record(problem, algorithm, stream, state, steps)
+    return Iterates(state, info, outcome(state, info))
+
+
+def outcome(state: Any, info: Info) -> Outcome:
+    """Return how a recorded run ended."""
+    finite = loop.is_finite(info)
+    before = jnp.where(finite.all(), finite.size, jnp.argmin(finite))
+    return Outcome((~(finite.all() & loop.state_is_finite(state))).astype(jnp.int32), before.astype(jnp.int32))

@@ -1,0 +1,206 @@
+"""The one loop: curvature for eta="auto", a step of the method, and a look at whether it is still finite.
+
+`take_step` is what `solve`, `iterate`, `sweep`, `search` and Table 1 have in common. They differ in what drives it:
+`advance` comes back when there is a reason to, `record` keeps what every step told, `repeat` only counts.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bilax.algorithms.protocol import Algorithm, Info
+from bilax.hypergrad import auto_eta
+from bilax.hyperparameters import Auto, names_of, with_values
+from bilax.numerics.tree import where
+from bilax.oracle import KINDS, Counts, Oracle, Traced
+from bilax.sampling import keys
+from bilax.types import Key, PyTree, Scalar
+
+PROBING = 2**32 - 1  # the number of the stream on which L is measured; methods split theirs from 0 on
+
+
+class Memory(NamedTuple):
+    """What the loop, not the method, carries from step to step."""
+
+    curvature: auto_eta.Curvature | None  # None: no eta="auto"
+    estimated: jax.Array  # whether an estimate other than 0 was seen: until then `tol` has nothing to judge
+
+
+class LoopState(NamedTuple):
+    """What the compiled program hands from step to step. Why it came back is in the last three."""
+
+    state: Any
+    memory: Memory
+    info: Info
+    calls: Counts  # beyond the declared cost, since the program was called
+    finite: jax.Array  # the norms of the last step
+    converged: jax.Array
+    grew: jax.Array  # the residual of the last series
+
+
+def auto_steps(algorithm: Algorithm) -> dict[str, int]:
+    """Return the names of the hyper-parameters that are "auto", each with the batch size to measure L on."""
+    fields = getattr(algorithm, "__dataclass_fields__", {})
+    names = [name for name in names_of("series_step", algorithm) if isinstance(getattr(algorithm, name), Auto)]
+    return {name: fields[name].metadata["batch"](algorithm) for name in names}
+
+
+def fresh_memory(algorithm: Algorithm, state: Any) -> Memory:
+    curvature = auto_eta.unmeasured(state.x, state.y) if auto_steps(algorithm) else None
+    return Memory(curvature, jnp.zeros((), bool))
+
+
+def take_step(
+    oracle: Oracle, algorithm: Algorithm, stream: Any, state: Any, memory: Memory, key: Key | None = None
+) -> tuple[Any, Memory, Info]:
+    """Take one step of the method; if its eta is "auto", hand it a number."""
+    key, curvature = keys.at(stream, state.k) if key is None else key, memory.curvature
+    probes = jnp.zeros((), jnp.int32)
+    for name, S in auto_steps(algorithm).items():
+        assert curvature is not None
+        fraction = getattr(algorithm, name).fraction
+        probing = jax.random.fold_in(key, PROBING)
+        curvature, spent = auto_eta.update(curvature, fraction, oracle, probing, state.k, state.x, state.y, S)
+        algorithm = with_values(algorithm, **{name: auto_eta.safe_eta(curvature, fraction)})
+        probes += spent
+    state, info = algorithm.step(oracle, key, state)
+    info = _canonical(info._replace(calls=info.calls + Counts(HV=probes)))
+    if curvature is not None:
+        curvature = auto_eta.after_series(curvature, info.own.get("growth", 0.0))
+    return state, Memory(curvature, memory.estimated | (info.norm_v > 0)), info
+
+
+@partial(jax.jit, inline=True)  # traced once for all programs that take it
+def _step(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, memory: Memory):
+    return take_step(problem.oracle(), algorithm, stream, state, memory)
+
+
+def is_finite(info: Info) -> jax.Array:
+    return jnp.isfinite(info.norm_v) & jnp.isfinite(info.norm_u)
+
+
+# The compiler's highest level of optimisation, 3, takes longer and makes small steps slower. Where the user has asked
+# JAX for almost no optimisation, as our tests do, that is respected.
+_LEVEL = None if jax.config.read("jax_disable_most_optimizations") else {"xla_backend_optimization_level": 2}
+jit = partial(jax.jit, compiler_options=_LEVEL)
+
+
+def begin(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, memory: Memory) -> LoopState:
+    """Return the loop before the first step; what a step would tell is not known yet, only its shape."""
+    _, _, told = jax.eval_shape(_step, problem, algorithm, stream, state, memory)
+    info = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), told)
+    no = jnp.zeros((), bool)
+    return LoopState(state, memory, info, _none(), ~no, no, no)
+
+
+@jit
+def advance(
+    problem: Traced,
+    algorithm: Algorithm,
+    stream: jax.Array,
+    tol: jax.Array,
+    loop: LoopState,
+    stop: Scalar,
+    warned: Any,
+) -> LoopState:
+    """Take steps until k = stop, or until there is a reason to come back earlier.
+
+    A step looks at its two norms alone, so that nothing as long as the state is read or copied but by the method
+    itself; `all_finite` looks at the whole state. Who wants the state before the last step starts again from the old
+    one: a run is a function of its start and of the stream.
+    """
+
+    def step(loop: LoopState) -> LoopState:
+        state, memory, info = _step(problem, algorithm, stream, loop.state, loop.memory)
+        grew = info.own.get("diverging", jnp.zeros((), bool)) & jnp.logical_not(warned)
+        if memory.curvature is not None:
+            grew &= loop.info.own.get("diverging", grew)  # the first time, eta="auto" lowers eta by itself
+        converged = (info.norm_v <= tol) & memory.estimated
+        return LoopState(state, memory, info, loop.calls + info.calls, is_finite(info), converged, grew)
+
+    def goes_on(loop: LoopState) -> jax.Array:
+        return loop.finite & ~loop.converged & ~loop.grew & (loop.state.k < stop)
+
+    no = jnp.zeros((), bool)
+    return jax.lax.while_loop(goes_on, step, loop._replace(calls=_none(), finite=~no, converged=no, grew=no))
+
+
+@jit
+def advance_while_finite(
+    problem: Traced, algorithm: Algorithm, stream: jax.Array, loop: LoopState, stop: Scalar
+) -> LoopState:
+    """Take steps until k = stop or until the next state is not finite, and return the last one that is."""
+
+    def step(carry: tuple[LoopState, jax.Array]) -> tuple[LoopState, jax.Array]:
+        loop, _ = carry
+        state, memory, info = _step(problem, algorithm, stream, loop.state, loop.memory)
+        fine = is_finite(info) & state_is_finite(state)
+        after = loop._replace(state=state, memory=memory, info=info, calls=loop.calls + info.calls)
+        return where(fine, after, loop), fine
+
+    def goes_on(carry: tuple[LoopState, jax.Array]) -> jax.Array:
+        return carry[1] & (carry[0].state.k < stop)
+
+    return jax.lax.while_loop(goes_on, step, (loop._replace(calls=_none()), jnp.ones((), bool)))[0]
+
+
+def record(
+    problem: Traced,
+    algorithm: Algorithm,
+    stream: jax.Array,
+    state: Any,
+    steps: int,
+    observe: Callable[[Any], PyTree] = lambda state: (),
+) -> tuple[Any, Info, PyTree]:
+    """Take so many steps whatever happens; return the last state, and of every step its `Info` and what was observed."""
+
+    def step(carry: tuple[Any, Memory], _: None) -> tuple[tuple[Any, Memory], tuple[Info, PyTree]]:
+        seen = observe(carry[0])
+        state, memory, info = _step(problem, algorithm, stream, *carry)
+        return (state, memory), (info, seen)
+
+    (state, _), (infos, seen) = jax.lax.scan(step, (state, fresh_memory(algorithm, state)), length=steps)
+    return state, infos, seen
+
+
+def repeat(
+    problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, memory: Memory, steps: Scalar
+) -> tuple[Any, Memory, jax.Array]:
+    """Take so many steps; return the last state and memory, and whether all norms were finite."""
+
+    def step(_: Any, carry: tuple[Any, Memory, jax.Array]) -> tuple[Any, Memory, jax.Array]:
+        state, memory, info = _step(problem, algorithm, stream, *carry[:2])
+        return state, memory, carry[2] & is_finite(info)
+
+    return jax.lax.fori_loop(0, steps, step, (state, memory, jnp.ones((), bool)))
+
+
+@jax.jit
+def state_is_finite(state: Any) -> jax.Array:
+    floats = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in floats]).all()
+
+
+def all_finite(loop: LoopState) -> bool:
+    """Tell whether the norms of the last step and all of the state are finite; outside the compiled loop, which would
+    otherwise read the whole state at every step."""
+    return bool(loop.finite) and bool(state_is_finite(loop.state))
+
+
+def _canonical(info: Info) -> Info:
+    """Give everything that is told the dtype that it has in all methods."""
+    own = {name: jnp.asarray(value, _own_dtype(value)) for name, value in info.own.items()}
+    calls = Counts(*(jnp.asarray(getattr(info.calls, kind), jnp.int32) for kind in KINDS))
+    return Info(jnp.asarray(info.norm_v, float), jnp.asarray(info.norm_u, float), own, calls)
+
+
+def _own_dtype(value: Any) -> Any:
+    kind = jnp.result_type(value)
+    return bool if kind == bool else jnp.int32 if jnp.issubdtype(kind, jnp.integer) else float
+
+
+def _none() -> Counts:
+    return Counts(*(jnp.zeros((), jnp.int32) for _ in KINDS))

@@ -1,0 +1,46 @@
+"""The history under way: rows of measurements, made outside the clock."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from bilax.oracle import Counts
+from bilax.problem import Metrics
+from bilax.results import History
+from bilax.running.loop import LoopState
+
+
+class Measurements:
+    """Makes the rows of a history, and knows the time that measuring took."""
+
+    def __init__(self, metrics: Metrics | None, samples: float, on_row: Callable[[dict[str, Any]], None] | None):
+        self.metrics, self.samples, self.on_row = metrics, samples, on_row
+        self.history, self.seconds, self.k, self.at = History(), 0.0, 0, 0.0
+
+    def __call__(self, loop: LoopState, seconds: float, counts: Counts) -> None:
+        tic = time.perf_counter()
+        self.k, self.at = int(loop.state.k), seconds
+        row = {"k": self.k, "seconds": seconds, "samples": self.k * self.samples, **asdict(counts)}
+        told = {name: value for name, value in loop.info.told().items() if name not in row}
+        if len(self.history) > 0:  # before the first step nothing is told
+            row |= {name: np.asarray(value).item() for name, value in told.items()}
+        self.history.rows.append(row | self._measured({*row, *told}, loop))
+        if self.on_row is not None:
+            self.on_row(self.history[-1])
+        self.seconds += time.perf_counter() - tic
+
+    def _measured(self, taken: set[str], loop: LoopState) -> dict[str, Any]:
+        if self.metrics is None:
+            return {}
+        measured = self.metrics(loop.state.x, loop.state.y)
+        if not isinstance(measured, Mapping):
+            raise TypeError(f"metrics must return a dictionary of names and numbers; it returned {measured!r}.")
+        for name, value in measured.items():
+            if name in taken:
+                raise ValueError(f"metrics may not return {name!r}: that name is the history's own. Choose another.")
+            if np.ndim(value) != 0:
+                raise TypeError(f"metrics must return numbers; {name!r} has the shape {np.shape(value)}.")
+        return {name: np.asarray(value).item() for name, value in measured.items()}

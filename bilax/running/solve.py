@@ -1,0 +1,245 @@
+"""Drive any algorithm on any problem: compile once, run in chunks, measure outside the clock."""
+
+import time
+from collections import namedtuple
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bilax.algorithms.protocol import Algorithm
+from bilax.oracle import Counts, Oracle, traced
+from bilax.problem import Metrics, Problem
+from bilax.results import Result, Status
+from bilax.running import eta_warnings, loop
+from bilax.running.accounting import Account, plain
+from bilax.running.checks import (
+    check_arguments,
+    check_state,
+    checked_seed,
+    checked_steps,
+    first_state,
+    positive,
+)
+from bilax.running.interrupts import interrupts
+from bilax.running.measuring import Measurements
+from bilax.running.progress import bar
+from bilax.sampling import keys
+from bilax.sampling.samplers import Sampler
+from bilax.types import PyTree
+
+LONGEST = 128  # steps in one call of the compiled program
+RESPONSE = 0.2  # seconds after which the program should come back, for the clock, the bar and Ctrl-C
+
+
+def solve(
+    problem: Problem | Oracle,
+    algorithm: Algorithm,
+    x0: PyTree = None,
+    y0: PyTree = None,
+    *,
+    steps: int,
+    seed: int = 0,
+    sampler: str | Sampler = "iid",
+    state: Any = None,
+    every: int | None = None,
+    every_seconds: float | None = None,
+    metrics: Metrics | None = None,
+    time_limit: float | None = None,
+    tol: float | None = None,
+    progress: bool | None = None,
+    on_row: Callable[[dict[str, Any]], None] | None = None,
+) -> Result:
+    """Run an algorithm on a problem.
+
+    Args:
+      problem: what to solve; an `Oracle` of your own will do, too.
+      algorithm: with which method and hyper-parameters, e.g. ``bilax.MRBO(gamma=0.1)``.
+      x0, y0: where to start; pytrees of floating arrays. By default what the problem says.
+      steps: iterations of the algorithm, at most.
+      seed: decides every batch. Nothing else does: not ``every``, not the clock.
+      sampler: "iid" (with replacement), "epoch" (shuffled, without), "full" (all data), or a function.
+      state: go on from ``result.state`` of an earlier call, for ``steps`` more iterations, as if it had not stopped.
+      every: iterations from one measurement to the next; by default about 20 measurements.
+      every_seconds: measure instead when so many seconds have passed in the algorithm since the last time.
+      metrics: ``metrics(x, y) -> {name: number}``; its time is kept apart. By default the problem's.
+      time_limit: stop after so many seconds in the algorithm, compilation and metrics not counted.
+      tol: stop once the norm of the hypergradient estimate is at most this.
+      progress: show a bar; by default if standard error is a terminal.
+      on_row: called with every row of the history as soon as it is measured.
+
+    Returns:
+      A `Result`. A run that turns non-finite ends with the status "diverged" and its last finite state.
+
+    >>> import jax.numpy as jnp
+    >>> problem = Problem(
+    ...     outer_loss=lambda x, y, batch: jnp.mean((y - batch) ** 2),
+    ...     inner_loss=lambda x, y, batch: jnp.mean((y - x - batch) ** 2),
+    ...     outer_data=jnp.ones(10),
+    ...     inner_data=jnp.zeros(20),
+    ... )
+    >>> from bilax.algorithms import MRBO
+    >>> result = solve(problem, MRBO(gamma=0.5, lam=0.5, S=5), jnp.zeros(()), jnp.zeros(()), steps=200)
+    >>> result.status, round(float(result.x), 2)
+    ('done', 1.0)
+    """
+    check_arguments(problem, algorithm)
+    limits = _Limits.checked(steps, every, every_seconds, time_limit, tol)
+    run = _Runner(problem, algorithm, sampler, seed, limits.tol, (x0, y0), state)
+    measure = Measurements(metrics or getattr(problem, "metrics", None), run.account.samples_per_step, on_row)
+    measure(run.now, 0.0, run.counts)  # before the compilation, so that there is something to see
+    run.compile()
+    first, status = run.k, None
+    with interrupts() as interrupted, bar(type(algorithm).__name__, progress) as update:
+        while status is None:
+            finite = run.advance(limits.next_stop(first, run.k, run.seconds, run.pace))
+            status = limits.status(run, first, finite, interrupted())
+            due = (run.k - first) % limits.every == 0 or run.seconds >= measure.at + limits.pause
+            if run.k > measure.k and (due or status is not None):
+                measure(run.now, run.seconds, run.counts)
+            done = max((run.k - first) / limits.steps, run.seconds / limits.seconds)
+            update(done, f"step {run.k}, |v| = {float(run.now.info.norm_v):.2e}")
+    return Result(
+        x=run.now.state.x,
+        y=run.now.state.y,
+        state=with_memory(run.now.state, run.now.memory),
+        counts=run.counts,
+        history=measure.history,
+        status=status,
+        message=limits.message(status, run, first),
+        seconds=run.seconds,
+        compile_seconds=run.compile_seconds,
+        eval_seconds=measure.seconds,
+    )
+
+
+class _Runner:
+    """A run under way: its state, its clock, its counts."""
+
+    def __init__(
+        self,
+        problem: Problem | Oracle,
+        algorithm: Algorithm,
+        sampler: str | Sampler,
+        seed: int,
+        tol: float,
+        start: tuple[PyTree, PyTree],
+        state: Any,
+    ):
+        self.problem, self.algorithm, self.stream = traced(problem, sampler), algorithm, keys.root(checked_seed(seed))
+        self.account = Account(algorithm, self.problem)
+        oracle = self.problem.oracle()
+        if state is None:
+            state, memory = first_state(problem, oracle, algorithm, *start), None
+            self.counts = self.account.of_init(oracle)
+        else:
+            if any(given is not None for given in start):
+                raise ValueError("state says where to go on; leave x0 and y0 out.")
+            check_state(algorithm, state)
+            state, memory = without_memory(state)
+            self.counts = Counts()
+        memory = loop.fresh_memory(algorithm, state) if memory is None else memory
+        tic = time.perf_counter()
+        self.now = loop.begin(self.problem, algorithm, self.stream, state, memory)  # this traces the step
+        self.compile_seconds = time.perf_counter() - tic
+        self.take = partial(loop.advance, self.problem, algorithm, self.stream, jnp.asarray(tol, float))
+        self.seconds, self.pace, self.warned = 0.0, RESPONSE, False
+
+    @property
+    def k(self) -> int:
+        return int(self.now.state.k)
+
+    def compile(self) -> None:
+        """Compile, by taking no steps, and look at eta."""
+        tic = time.perf_counter()
+        jax.block_until_ready(self.take(self.now, self.now.state.k, False))
+        self.warned = eta_warnings.check_start(self.algorithm, self.problem, self.now.state)
+        self.compile_seconds += time.perf_counter() - tic
+
+    def advance(self, stop: int) -> bool:
+        """Take steps up to ``stop``; tell whether all is finite. If not, this is the last state that was."""
+        before, tic = self.now, time.perf_counter()
+        after = jax.block_until_ready(self.take(before, stop, self.warned))
+        elapsed = time.perf_counter() - tic
+        if after.grew and not self.warned:
+            last = self.take(before, int(after.state.k) - 1, True).state
+            eta_warnings.warn_series_grows(self.algorithm, self.problem, last, after.info)
+            self.warned = True
+        finite = loop.all_finite(after)
+        if not finite:
+            after = loop.advance_while_finite(self.problem, self.algorithm, self.stream, before, after.state.k)
+        self.now = after
+        k = int(before.state.k)
+        self.counts += self.account.between(k, self.k) + plain(after.calls)
+        self.seconds += elapsed
+        self.pace = max(elapsed, 1e-6) / max(1, self.k - k)
+        return finite
+
+
+_SMALLER = "Try smaller step sizes."
+
+
+class _Limits(NamedTuple):
+    """When to stop, and when to measure."""
+
+    steps: int
+    every: int
+    pause: float  # seconds from one measurement to the next
+    seconds: float  # in the algorithm, at most
+    tol: float
+
+    @classmethod
+    def checked(cls, steps: Any, every: Any, every_seconds: Any, time_limit: Any, tol: Any) -> "_Limits":
+        steps, every = checked_steps(steps, steps if every is None and every_seconds is not None else every)
+        pause, seconds = positive("every_seconds", every_seconds), positive("time_limit", time_limit)
+        return cls(steps, every, pause, seconds, -1.0 if tol is None else positive("tol", tol))
+
+    def next_stop(self, first: int, k: int, seconds: float, pace: float) -> int:
+        """Return the iteration at which the compiled program should come back."""
+        chunk = max(1, min(LONGEST, int(min(RESPONSE, self.pause, self.seconds - seconds) / pace)))
+        return min(first + self.steps, first + ((k - first) // self.every + 1) * self.every, k + chunk)
+
+    def status(self, run: _Runner, first: int, finite: bool, interrupted: bool) -> Status | None:
+        if not finite:
+            return "diverged"
+        if run.now.converged:
+            return "converged"
+        if run.k >= first + self.steps:
+            return "done"
+        if interrupted:
+            return "interrupted"
+        return "timeout" if run.seconds >= self.seconds else None
+
+    def message(self, status: Status, run: _Runner, first: int) -> str:
+        k = run.k
+        if status == "diverged":
+            hint = "Look for numbers that are not finite in x0, y0 and the data." if k == first else _SMALLER
+            return f"step {k} gave numbers that are not finite; this is the state before it. {hint}"
+        if status == "timeout":
+            return f"the time limit of {self.seconds:g} s was reached after {k} steps."
+        if status == "interrupted":
+            return f"interrupted after {k} steps."
+        if status == "converged":
+            reached = float(run.now.info.norm_v)
+            return f"the norm of the estimate fell to {reached:.3g} <= tol = {self.tol:g} after {k} steps."
+        return f"{k} steps taken."
+
+
+def with_memory(state: Any, memory: loop.Memory) -> Any:
+    """Return a method's state with one more field, ``memory``: what the loop needs to go on from it."""
+    return _with_memory(type(state))(*state, memory)
+
+
+def without_memory(state: Any) -> tuple[Any, loop.Memory | None]:
+    kind = getattr(type(state), "method_state", None)
+    return (state, None) if kind is None else (kind(*state[:-1]), state.memory)
+
+
+@lru_cache(maxsize=None)
+def _with_memory(kind: type) -> type:
+    made = namedtuple(kind.__name__, (*kind._fields, "memory"))  # type: ignore[attr-defined, misc]
+    made.method_state = kind  # type: ignore[attr-defined]
+    made.__reduce__ = lambda self: (with_memory, (kind(*self[:-1]), self.memory))  # for pickle
+    return made

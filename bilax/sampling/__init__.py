@@ -1,0 +1,1 @@
+"""Random keys, and the batches that they stand for."""

@@ -1,0 +1,90 @@
+"""All samples of a level: exact means over them, and fixed blocks that have an identity."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bilax.numerics.tree import axpy, scale, size
+from bilax.sparse import is_rows
+from bilax.types import PyTree, Scalar
+
+CHUNK_BYTES = 2**25  # of data at a time, at most, in a pass over all of them
+
+
+def exact_mean(data: PyTree, fn: Callable[[PyTree], PyTree]) -> PyTree:
+    """Return the exact mean over all samples of ``fn(batch)``, itself a mean over its batch.
+
+    The data are taken in chunks, so the memory it needs does not grow with their number.
+
+    >>> float(exact_mean(jnp.arange(10.0), lambda batch: batch.mean()))
+    4.5
+    """
+    n = size(data)
+    chunks = Blocks(data, max(1, min(n, CHUNK_BYTES * n // max(1, _bytes(data)))))
+    whole = n // chunks.length
+
+    def add(i: Scalar, total: PyTree) -> PyTree:
+        return axpy(chunks.length / n, fn(chunks.whole(i)), total)
+
+    total = scale(chunks.length / n, fn(chunks.whole(0)))
+    total = jax.lax.fori_loop(1, whole, add, total) if whole > 1 else total
+    return total if chunks.short == 0 else axpy(chunks.short / n, fn(chunks.last()), total)
+
+
+class Blocks(NamedTuple):
+    """The data cut into contiguous blocks of ``length`` samples; the last one may be shorter.
+
+    >>> blocks = Blocks(jnp.arange(10.0), 4)
+    >>> blocks.count, [float(blocks.evaluate(i, jnp.mean)) for i in range(3)]
+    (3, [1.5, 5.5, 8.5])
+    >>> [float(blocks.weight(i)) for i in range(3)]
+    [0.4, 0.4, 0.2]
+    """
+
+    data: PyTree
+    length: int
+
+    @property
+    def count(self) -> int:
+        return -(-size(self.data) // self.length)
+
+    @property
+    def short(self) -> int:
+        """The samples of the last block, if it is shorter than the others; else 0."""
+        return size(self.data) % self.length
+
+    def weight(self, i: Scalar) -> jax.Array:
+        """Return the share of block i in the data: the weighted mean over blocks is the mean over samples."""
+        n = size(self.data)
+        last = (self.short or self.length) / n
+        return jnp.where(jnp.asarray(i) == self.count - 1, last, self.length / n)
+
+    def evaluate(self, i: Scalar, fn: Callable[[PyTree], PyTree]) -> PyTree:
+        """Return ``fn(block i)``; i may be traced although the last block has another shape."""
+        if self.short == 0:
+            return fn(self.whole(i))
+        if self.count == 1:
+            return fn(self.last())
+        return jax.lax.cond(jnp.asarray(i) == self.count - 1, lambda: fn(self.last()), lambda: fn(self.whole(i)))
+
+    def whole(self, i: Scalar) -> PyTree:
+        return _slice(self.data, jnp.asarray(i) * self.length, self.length)
+
+    def last(self) -> PyTree:
+        """Return the short block."""
+        return _slice(self.data, size(self.data) - self.short, self.short)
+
+
+def _slice(data: PyTree, start: Any, length: int) -> PyTree:
+    def rows(leaf: Any) -> Any:
+        if is_rows(leaf):
+            return leaf[start + jnp.arange(length)]
+        return jax.lax.dynamic_slice_in_dim(leaf, start, length)
+
+    return jax.tree.map(rows, data, is_leaf=is_rows)
+
+
+def _bytes(data: PyTree) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(data))

@@ -1,0 +1,1 @@
+"""What runs leave on disk, and what their numbers depend on."""
