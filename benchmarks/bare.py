@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bilax.loop import jit
+from bilax.running.loop import jit
 
 
 class Product(NamedTuple):

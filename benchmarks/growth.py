@@ -17,7 +17,7 @@ import numpy as np
 from speed import ours, random_cleaning, turns
 
 import bilax
-from bilax.environment import environment
+from bilax.storage.environment import environment
 
 BASE = dict(n=20_000, features=100, classes=10, S=100, Q=3, D=10)
 GROWING = {

@@ -17,7 +17,7 @@ import bare
 import numpy as np
 
 import bilax
-from bilax.environment import environment
+from bilax.storage.environment import environment
 
 FEATURES = 785
 REST = 0.3  # seconds before each measurement: threads of OpenMP keep a core busy for 0.2 s after their work
@@ -56,7 +56,7 @@ def mnist_problem():
     from bilax.experiments.tasks import Task
 
     try:
-        return Task("mnist", 0.1).make(0).problem, "MNIST"
+        return Task("mnist", 0.1).load(0).problem, "MNIST"
     except (OSError, ValueError):
         return random_cleaning(20_000, 5_000, FEATURES, 10), "random data of the shapes of MNIST"
 

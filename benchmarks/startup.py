@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from bilax.environment import environment
+from bilax.storage.environment import environment
 
 
 def seconds(arguments, cache, until=None):
@@ -41,7 +41,7 @@ def compilations():
     from bilax.experiments.tasks import Task
     from bilax.problems import quadratic
 
-    problem = Task("digits", 0.3).make(0).problem
+    problem = Task("digits", 0.3).load(0).problem
     bilax.solve(quadratic().problem, bilax.StocBiO(), steps=1)  # what is loaded once per process
     return {
         name: bilax.solve(problem, method(), steps=1, metrics=lambda x, y: {}).compile_seconds

@@ -17,7 +17,7 @@ from speed import random_cleaning
 
 import bilax
 from bilax import loop, sweeps
-from bilax.environment import environment
+from bilax.storage.environment import environment
 
 CASES = {  # batch, steps (most of a second for one member), eta
     "batch 1": (1, 5000, 0.001),

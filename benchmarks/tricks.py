@@ -20,7 +20,7 @@ from jax.extend.random import threefry_2x32
 from speed import METHODS, mnist_problem, ours, turns
 
 import bilax
-from bilax.environment import environment
+from bilax.storage.environment import environment
 
 
 def one_after_the_other(fn, new, old):

@@ -9,7 +9,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, TypeAlias, TypeVar, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ class Auto:
         return "'auto'"
 
 
-Eta: TypeAlias = float | jax.Array | Auto | Literal["auto"]
+Eta: TypeAlias = Any  # a number above 0 or "auto"; inside a step always a number
 
 
 def _field(default: Any, doc: str, check: Callable[[Any], Any], allowed: str, **metadata: Any) -> Any:
@@ -54,21 +54,21 @@ def nonnegative(*, default: float, doc: str) -> Any:
 
 def outer_step(*, default: float, doc: str = "outer step size") -> Any:
     """The step of x: a traced float of at least 0 (0 freezes x), or an optimiser."""
-    return _step(default, doc)
+    return _step(default, doc, outer_step=True)
 
 
 def inner_step(*, default: float, doc: str = "inner step size") -> Any:
     """The step of y: a traced float of at least 0 (0 freezes y), or an optimiser."""
-    return _step(default, doc)
+    return _step(default, doc, inner_step=True)
 
 
-def _step(default: float, doc: str) -> Any:
+def _step(default: float, doc: str, **kind: bool) -> Any:
     def check(value: Any) -> Any:
         if isinstance(value, Optimiser):
             return value
         return Optimiser(value) if is_optimiser(value) else _real(value, lambda a: a >= 0)
 
-    return _field(default, doc, check, "a finite number >= 0, or an optimiser such as optax.adam(1e-2)")
+    return _field(default, doc, check, "a finite number >= 0, or an optimiser such as optax.adam(1e-2)", **kind)
 
 
 def weight(*, default: float, doc: str) -> Any:
@@ -76,10 +76,17 @@ def weight(*, default: float, doc: str) -> Any:
     return _field(default, doc, lambda value: _real(value, lambda a: (a >= 0) & (a <= 1)), "a number from 0 to 1")
 
 
-def series_step(*, default: float | str, doc: str, batch: Callable[[Any], int] = lambda algorithm: algorithm.S) -> Any:
-    """The step eta of a Neumann series: a traced float above 0, or "auto".
+def series_step(
+    *,
+    default: float | str,
+    doc: str,
+    of: str = "the Neumann series",
+    batch: Callable[[Any], int] = lambda algorithm: algorithm.S,
+) -> Any:
+    """A step that must stay below 1/L, such as eta of a Neumann series: a traced float above 0, or "auto".
 
-    For "auto" the loop measures L on batches of the size ``batch(algorithm)`` and hands the method a number.
+    For "auto" the loop measures L on batches of the size ``batch(algorithm)`` and hands the method a number. ``of``
+    names what the step belongs to, in warnings.
     """
 
     def check(value: Any) -> Any:
@@ -87,7 +94,7 @@ def series_step(*, default: float | str, doc: str, batch: Callable[[Any], int] =
             return Auto() if value == "auto" else _refuse()
         return value if isinstance(value, Auto) else _real(value, lambda a: a > 0)
 
-    return _field(default, doc, check, 'a finite number > 0, or "auto"', series_step=True, batch=batch)
+    return _field(default, doc, check, 'a finite number > 0, or "auto"', series_step=True, batch=batch, of=of)
 
 
 def count(*, default: int, doc: str, at_least: int = 1) -> Any:
@@ -163,7 +170,7 @@ def _alone(step: Callable) -> Callable:
 
 
 def names_of(kind: str, algorithm: Any) -> tuple[str, ...]:
-    """Return the names of the hyper-parameters of one kind: "batch_size" or "series_step"."""
+    """Return the names of the hyper-parameters of one kind: "batch_size", "series_step", "outer_step", "inner_step"."""
     if not dataclasses.is_dataclass(algorithm):
         return ()
     return tuple(field.name for field in dataclasses.fields(algorithm) if field.metadata.get(kind))

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from bilax.numerics.tree import axpy, scale
 from bilax.types import PyTree, Scalar
@@ -40,12 +41,18 @@ class Optimiser:
     def tree_unflatten(cls, alike: "_Alike", children):
         return cls(alike.transformation, *children)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Optimiser) and jax.tree.flatten(self) == jax.tree.flatten(other)
+
+    def __hash__(self) -> int:
+        return hash(jax.tree.structure(self))
+
     def __repr__(self) -> str:
         origin = getattr(self.transformation.update, "__module__", None)
         return f"an optimiser of {origin}" if origin else "an optimiser"
 
 
-Step: TypeAlias = float | jax.Array | Optimiser | Any  # a number, or anything with init and update
+Step: TypeAlias = Any  # a number, or anything with init and update
 
 
 def is_optimiser(value: Any) -> bool:
@@ -123,7 +130,7 @@ def _has_rates(node: Any) -> bool:
 
 
 def _plain(rate: Any) -> Any:
-    return rate if isinstance(rate, jax.core.Tracer) else np.asarray(rate).item()
+    return rate if isinstance(rate, Tracer) else np.asarray(rate).item()
 
 
 class _Alike:
@@ -166,7 +173,7 @@ def _how_made(value: Any, rates_apart: bool, seen: set[int]) -> Any:
         return dict, *((again(key), again(item)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
         return type(value), *(again(item) for item in value)
-    if isinstance(value, (np.ndarray, jax.Array)) and not isinstance(value, jax.core.Tracer) and value.size < 1000:
+    if isinstance(value, (np.ndarray, jax.Array)) and not isinstance(value, Tracer) and value.size < 1000:
         return value.shape, str(value.dtype), np.asarray(value).tobytes()
     if isinstance(value, (int, float, str, bytes, bool, type, type(None))):
         return type(value), value

@@ -27,7 +27,7 @@ def _cholesky(H: jax.Array) -> Callable[[jax.Array], jax.Array]:
 def _missing(name: str) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> Any:
         raise NotImplementedError(
-            f"the method asks its oracle for {name}, which this oracle does not have; give bilax.Oracle(..., {name}=...)."
+            f"the method asks for {name}, which this oracle does not have; give bilax.Oracle(..., {name}=...)."
         )
 
     return refuse
@@ -113,7 +113,7 @@ class TracedProblem:
 
 @jax.tree_util.register_pytree_node_class
 class TracedOracle:
-    """The same for an oracle of the user's own: arrays inside `jax.tree_util.Partial` are leaves, the rest is static."""
+    """The same for an oracle of the user's own: arrays in `jax.tree_util.Partial` are leaves, all else is static."""
 
     def __init__(self, given: Oracle):
         self.given = given

@@ -16,9 +16,9 @@ from typing import Any
 
 from bilax.algorithms import ALGORITHMS
 from bilax.algorithms.protocol import Algorithm
+from bilax.errors import unknown
 from bilax.hyperparameters import Auto
 from bilax.optimisers import Optimiser
-from bilax.errors import unknown
 
 _WRITTEN = re.compile(r"\s*([^\[\]=]*?)\s*(?:\[(.*)\])?\s*", re.DOTALL)
 
@@ -68,9 +68,13 @@ def write(algorithm: Any) -> str:
     >>> write(parse("aid-cg[N=3]"))
     'aid-cg[alpha=0.1,beta=0.1,T=10,N=3,S=64]'
     """
-    name = name_of(algorithm)
-    values = ((field.name, getattr(algorithm, field.name)) for field in dataclasses.fields(algorithm))
-    return f"{name}[{','.join(f'{key}={_written(value)}' for key, value in values)}]"
+    values = parameters(algorithm).items()
+    return f"{name_of(algorithm)}[{','.join(f'{key}={_written(value)}' for key, value in values)}]"
+
+
+def parameters(algorithm: Any) -> dict[str, Any]:
+    """Return every hyper-parameter as a plain value: a number, a truth value or "auto"."""
+    return {field.name: _plain(getattr(algorithm, field.name)) for field in dataclasses.fields(algorithm)}
 
 
 def name_of(algorithm: Any) -> str:
@@ -110,11 +114,15 @@ def _value(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text.strip("\"'"))
 
 
-def _written(value: Any) -> str:
+def _plain(value: Any) -> Any:
     if isinstance(value, Auto):
         return "auto"
     if isinstance(value, Optimiser):
-        raise ValueError(f"{value!r} cannot be written as text; give its step size as a number.")
+        raise ValueError(f"{value!r} cannot be written down; give a step size that is a number.")
+    return value
+
+
+def _written(value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value):
         short = f"{value:.10g}"
         return short if float(short) == value else repr(value)

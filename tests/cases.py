@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import baselines
@@ -11,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import transcript
+from stepping import Batches
 
 import bilax
 from bilax import MRBO, VRBO, Problem, iterate
-from bilax.sampling import keys
 from bilax.hypergrad import dense, neumann
 from bilax.problems import HyperCleaning, hyper_cleaning, quadratic
+from bilax.sampling import keys
 
 # ---------------------------------------------------------------- problems
 
@@ -93,53 +93,68 @@ class AlgorithmCase:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def method(self) -> str:
+        """The registered name of the method that this is a variant of."""
+        return type(self.converges[0]).about.name
+
 
 def _numbers(batch) -> np.ndarray:
     return np.asarray(batch["number"])
 
 
-def _series(draws: list) -> SimpleNamespace:
+def _series(draws: list) -> Batches:
     """B_y, B_F, B_G, then the factors, B_Q first: the order in which a step draws."""
     (_, B_y), (_, B_F), (_, B_G), *factors = draws
     assert [level for level, _ in draws[:3]] == ["G", "F", "G"]
     factors = [_numbers(batch) for _, batch in factors]
     B = {len(factors) - i: batch for i, batch in enumerate(factors)}
-    return SimpleNamespace(B_y=_numbers(B_y), B_F=_numbers(B_F), B_G=_numbers(B_G), B=B, factors=factors)
+    # Transcripts take the factors by number or in order.
+    return Batches(B_y=_numbers(B_y), B_F=_numbers(B_F), B_G=_numbers(B_G), B=B, factors=factors)
 
 
-def _loop_then_series(T: int, draws: list) -> SimpleNamespace:
+def _loop_then_series(T: int, draws: list) -> Batches:
     """T inner batches, then B_F, B_G and the factors."""
     s = _series(draws[T - 1 :])
     s.B_y = [_numbers(batch) for _, batch in draws[:T]]
     return s
 
 
-def _series_then_loop(Q: int, draws: list) -> SimpleNamespace:
+def _series_then_loop(Q: int, draws: list) -> Batches:
     """B_F, B_G, the Q factors, then the inner batches."""
     s = _series([draws[-1], *draws[: 2 + Q]])
     s.B_y = [_numbers(batch) for _, batch in draws[2 + Q :]]
     return s
 
 
-def _two(draws: list) -> SimpleNamespace:
+def _two(draws: list) -> Batches:
     (_, B_G), (_, B_F) = draws
-    return SimpleNamespace(B_G=_numbers(B_G), B_F=_numbers(B_F))
+    return Batches(B_G=_numbers(B_G), B_F=_numbers(B_F))
 
 
-def _outer_then_loop(T: int, draws: list) -> SimpleNamespace:
+def _outer_then_loop(T: int, draws: list) -> Batches:
     """B_F, then the T inner batches; reverse draws them again on its way back."""
     assert draws[0][0] == "F"
-    return SimpleNamespace(B_F=_numbers(draws[0][1]), B_y=[_numbers(batch) for _, batch in draws[1 : T + 1]])
+    return Batches(B_F=_numbers(draws[0][1]), B_y=[_numbers(batch) for _, batch in draws[1 : T + 1]])
 
 
 def _written(method: Callable, layout: Callable[[Any, list], Any], parameters: Callable[[Any], dict]) -> Callable:
     """A transcript that is called with the drawn batches, laid out, and the algorithm's parameters."""
 
     def run(a: Any, case: ProblemCase, drawn: list, K: int, **projections) -> list[dict]:
-        draws = [layout(a, step) for step in drawn]
-        return method(case.twin, case.x0, case.y0.ravel(), draws.__getitem__, K, **parameters(a), **projections)
+        draws = [_laid_out(layout, a, k, step) for k, step in enumerate(drawn)]
+        rows = method(case.twin, case.x0, case.y0.ravel(), draws.__getitem__, K, **parameters(a), **projections)
+        return [{**row, "draws": batches} for row, batches in zip(rows, draws, strict=True)]
 
     return run
+
+
+def _laid_out(layout: Callable[[Any, list], Any], a: Any, k: int, step: list) -> Any:
+    try:
+        return layout(a, step)
+    except (AssertionError, ValueError, IndexError) as error:
+        levels = " ".join(level for level, _ in step)
+        raise AssertionError(f"step {k}: the draws do not agree with the row's layout; drawn: {levels}") from error
 
 
 def _named(*names: str, **renamed: str) -> Callable[[Any], dict]:

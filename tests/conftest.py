@@ -23,3 +23,36 @@ def compiled():
     jax.monitoring.register_event_duration_secs_listener(listen)
     yield names
     jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--method", help="only the tests that concern one method, by its name in bilax.ALGORITHMS")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "registry: concerns every registered method at once")
+    config.addinivalue_line("markers", "slow: a proof that seldom changes; `make test` leaves it to .ci/run")
+
+
+def pytest_collection_modifyitems(config, items):
+    name = config.getoption("--method")
+    if name is None:
+        return
+    import bilax
+
+    if name not in bilax.ALGORITHMS:
+        raise pytest.UsageError(f"no method is called {name!r}; there are {', '.join(bilax.ALGORITHMS)}")
+    chosen = [item for item in items if item.get_closest_marker("registry") or _concerns(item, name)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
+
+
+def _concerns(item, name):
+    import bilax
+
+    values = getattr(item, "callspec", None)
+    for value in values.params.values() if values else ():
+        case = getattr(value, "name", value)
+        if getattr(value, "method", None) == name or (isinstance(case, str) and case == name):
+            return True
+    return item.name.endswith(f".{bilax.ALGORITHMS[name].__name__}")  # its doctest

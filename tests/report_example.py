@@ -31,5 +31,9 @@ def methods(names):
     return tuple(Method(name, f"{name}[alpha=0.1]", f"bilax run '{name}'", f"note of {name}") for name in names)
 
 
+LABELS = {"train_loss": "loss on the true training labels", "test_accuracy": "accuracy on the test samples"}
+
+
 def example(name="fig1", names=("MRBO", "VRBO", EVIL), **options):
+    options = dict(y="train_loss", labels=LABELS, main=("train_loss", "test_accuracy")) | options
     return Figure(name, f"Figure {name}: {EVIL}", "A caption.", table(names), methods(names), **options)

@@ -9,11 +9,11 @@ import pytest
 from real_data import needs_data
 
 from bilax import MRBO, SEMA, VRBO, Problem, UnsafeEta, iterate, solve
-from bilax.sampling import keys
 from bilax.datasets import digits
 from bilax.hypergrad import auto_eta, neumann
 from bilax.oracle import make_oracle
 from bilax.problems import hyper_cleaning, quadratic
+from bilax.sampling import keys
 
 Q = quadratic(q=6, seed=4)
 
@@ -132,9 +132,7 @@ def test_auto_follows_a_series_that_grew():
     B = neumann.draw(oracle, keys.root(1), 64, 3)
     growth = neumann.hypergrad(oracle, x, y, B, eta_low).growth
     assert neumann.grew(growth)
-    after, probes = auto_eta.update(
-        auto_eta.after_series(low, growth), fraction, oracle, keys.root(2), 1, x, y, 64
-    )
+    after, probes = auto_eta.update(auto_eta.after_series(low, growth), fraction, oracle, keys.root(2), 1, x, y, 64)
     assert auto_eta.safe_eta(after, fraction) < eta_low / 5
     assert probes > 0
 

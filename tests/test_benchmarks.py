@@ -9,10 +9,10 @@ import jax
 import pytest
 
 import bilax
-from bilax.sampling import keys
 from bilax.datasets import digits
 from bilax.oracle import make_oracle
 from bilax.problems import hyper_cleaning
+from bilax.sampling import keys
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 PROBLEM = hyper_cleaning(digits(0.3))

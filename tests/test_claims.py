@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bilax.experiments.claims import CLAIMS, Curves, Effort, decide, together
-from bilax.experiments.specs import EXPERIMENTS
+from bilax.paper.claims import CLAIMS, Curves, Effort, decide, together
+from bilax.paper.figures import EXPERIMENTS
 
 
 def runs(speeds, *, y="train_loss", start=20.0, seeds=5, samples=1000, seconds=10.0, wobble=None, up=False, end=None):

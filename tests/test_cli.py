@@ -146,15 +146,15 @@ def test_doctor():
 
 
 def test_compiled_programs_are_kept_unless_switched_off(tmp_path, monkeypatch):
-    from bilax.cli import compiled
+    from bilax.cli import compile_cache
 
     monkeypatch.delenv("BILAX_COMPILE_CACHE")
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
-    assert "bilax" in compiled.where()
+    assert "bilax" in compile_cache.folder()
     monkeypatch.setenv("BILAX_COMPILE_CACHE", "off")
-    assert compiled.where() is None
-    compiled.keep()
+    assert compile_cache.folder() is None
+    compile_cache.switch_on()
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
 
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "cache"))
@@ -187,7 +187,7 @@ def test_demo_prints_a_table_and_draws_a_picture(here, tmp_path, monkeypatch):
 
 
 def test_the_demo_finds_wrong_labels_and_beats_plain_training():
-    outcome = demo.run(seed=2)
+    outcome = demo.run_demo(seed=2)
     rows = {row.method: row for row in outcome.rows}
     plain = rows["all labels"]
     for name in ("MRBO", "VRBO"):

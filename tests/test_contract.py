@@ -14,8 +14,8 @@ from cases import ALGORITHM_CASES, METHOD_CASES, PROBLEM_CASES, final_state
 
 import bilax
 from bilax import MRBO, Problem, iterate, solve
-from bilax.sampling import keys
 from bilax.oracle import make_oracle
+from bilax.sampling import keys
 
 CASE = PROBLEM_CASES[1]
 

@@ -9,11 +9,11 @@ import pytest
 from cases import ALGORITHM_CASES, PROBLEM_CASES
 
 from bilax import Counts, solve
-from bilax.sampling import keys
 from bilax.hypergrad import unrolled
 from bilax.hyperparameters import Auto
-from bilax.running.accounting import plain
 from bilax.oracle import make_oracle
+from bilax.running.accounting import plain
+from bilax.sampling import keys
 from bilax.testing import counting, python_loops, recording
 
 CASE = PROBLEM_CASES[0]

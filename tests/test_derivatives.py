@@ -7,8 +7,8 @@ import pytest
 from cases import PROBLEM_CASES
 
 from bilax import Problem
-from bilax.sampling import keys
 from bilax.oracle import at_two_points, make_oracle
+from bilax.sampling import keys
 
 BATCH = np.array([1, 4, 4, 0, 5, 23])
 

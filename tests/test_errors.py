@@ -16,10 +16,22 @@ mean_square = lambda x, y, b: jnp.mean((y - x - b) ** 2)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: MRBO(gamma=-0.1), r"MRBO: gamma \(outer step size\) must be a finite number >= 0, or an optimiser such as optax.adam\(1e-2\); got -0.1"),
-        (lambda: MRBO(lam=float("nan")), r"lam .* must be a finite number >= 0, or an optimiser such as optax.adam\(1e-2\); got nan"),
-        (lambda: MRBO(lam="0.1"), r"lam .* must be a finite number >= 0, or an optimiser such as optax.adam\(1e-2\); got '0.1'"),
-        (lambda: MRBO(gamma=None), r"gamma .* must be a finite number >= 0, or an optimiser such as optax.adam\(1e-2\); got None"),
+        (
+            lambda: MRBO(gamma=-0.1),
+            r"MRBO: gamma \(outer step size\) must be a finite number >= 0, or an optimiser such as optax.adam\(1e-2\); got -0.1",
+        ),
+        (
+            lambda: MRBO(lam=float("nan")),
+            r"lam .* must be a finite number >= 0, or an optimiser such as optax.adam\(1e-2\); got nan",
+        ),
+        (
+            lambda: MRBO(lam="0.1"),
+            r"lam .* must be a finite number >= 0, or an optimiser such as optax.adam\(1e-2\); got '0.1'",
+        ),
+        (
+            lambda: MRBO(gamma=None),
+            r"gamma .* must be a finite number >= 0, or an optimiser such as optax.adam\(1e-2\); got None",
+        ),
         (lambda: MRBO(gamma=jnp.array([0.1, -1.0])), r"gamma .* must be a finite number >= 0"),
         (lambda: MRBO(d=0), r"d .* must be a finite number > 0; got 0"),
         (lambda: MRBO(m=float("inf")), r"m .* must be a finite number > 0; got inf"),
@@ -41,7 +53,10 @@ def test_hyperparameters(make, message):
 
 @pytest.mark.parametrize("value", [lambda k: 0.1, 1j, np.complex64(1), {1}, object(), [0.1], np.array(["a"])])
 def test_hyperparameters_that_are_not_numbers(value):
-    with pytest.raises(ValueError, match=r"gamma \(outer step size\) must be a finite number >= 0, or an optimiser such as optax.adam\(1e-2\); got"):
+    with pytest.raises(
+        ValueError,
+        match=r"gamma \(outer step size\) must be a finite number >= 0, or an optimiser such as optax.adam\(1e-2\); got",
+    ):
         MRBO(gamma=value)
 
 

@@ -9,7 +9,6 @@ import pytest
 from cases import PROBLEM_CASES
 
 from bilax import hypergradient
-from bilax.sampling import keys
 from bilax.datasets import digits
 from bilax.hypergrad import (
     ConjugateGradient,
@@ -24,6 +23,7 @@ from bilax.hypergrad import (
 )
 from bilax.oracle import make_oracle
 from bilax.problems import hyper_cleaning, quadratic
+from bilax.sampling import keys
 
 ALL = np.arange(24)
 by_name = pytest.mark.parametrize("case", PROBLEM_CASES, ids=lambda c: c.name)
@@ -104,7 +104,9 @@ def test_unrolled_keeps_few_iterates():
     problem = hyper_cleaning(digits(train=60, trusted=40))
     oracle = make_oracle(problem, "full")
     program = jax.jit(
-        lambda x, y: unrolled.hypergrad(oracle, keys.root(0), problem.outer_data, x, y, (), 0.1, 400, 400, 1).estimate.value
+        lambda x, y: (
+            unrolled.hypergrad(oracle, keys.root(0), problem.outer_data, x, y, (), 0.1, 400, 400, 1).estimate.value
+        )
     )
     text = program.lower(problem.x0, problem.y0).as_text()
     assert "tensor<20x10x65x" in text

@@ -2,30 +2,33 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from real_data import needs_data
 
 from bilax import settings
-from bilax.experiments import execute, pages, specs
-from bilax.experiments.specs import EXPERIMENTS, FAMILIES, MNIST, NEWS_100, NEWS_1000
+from bilax.experiments.jobs import FOREVER, Job, run_all, run_job
 from bilax.experiments.tasks import Task
+from bilax.paper import figures, pages
+from bilax.paper.figures import EXPERIMENTS, FAMILIES, MNIST, NEWS_100, NEWS_1000
 from bilax.report import write
-from bilax.results import Record, load, manifests, read_rows
+from bilax.results import load
+from bilax.storage.runs import Record, manifests, read_rows
 
 
 def test_the_settings_are_those_of_the_paper():
     """Appendix B: Q = 3, eta = 0.5, batches of 1000, VRBO 500 and q = 3, inner loops of 200 and 20, steps of 0.1."""
     mrbo, vrbo, stocbio, bsa, sustain, stable, aid, reverse = (
-        settings.parse(MNIST.setting(name, "paper"))
+        MNIST.algorithm(name, "paper")
         for name in ("MRBO", "VRBO", "stocBiO", "BSA", "SUSTAIN", "STABLE", "AID-FP", "reverse")
     )
     for name in MNIST.recipes:
-        method = settings.parse(MNIST.setting(name, "paper"))
+        method = MNIST.algorithm(name, "paper")
         assert getattr(method, "Q", 3) == 3
         assert getattr(method, "eta", 0.5) == 0.5
-    mstsa = settings.parse(MNIST.setting("MSTSA", "paper"))
+    mstsa = MNIST.algorithm("MSTSA", "paper")
     assert (mstsa.alpha, mstsa.beta, mstsa.S) == (0.1, 0.1, 1)
     assert (mrbo.gamma, mrbo.lam, mrbo.S) == (0.1, 0.1, 1000)
     assert mrbo.d == pytest.approx(mrbo.m ** (1 / 3))  # eta_0 = 1: the first steps are those stated
@@ -37,17 +40,17 @@ def test_the_settings_are_those_of_the_paper():
     assert (stable.alpha, stable.beta, stable.S) == (1e-10, 0.01, 1)
     assert (aid.alpha, aid.beta, aid.T, aid.N) == (0.1, 0.1, 200, 3)
     assert (reverse.alpha, reverse.beta, reverse.T, reverse.K) == (0.1, 0.1, 200, 3)
-    assert all(specs.MNIST.setting(f"VRBO-{m}", "paper").count(f"m={m},") == 1 for m in (1, 10, 20, 50, 100))
+    assert all(MNIST.algorithm(f"VRBO-{m}", "paper").m == m for m in (1, 10, 20, 50, 100))
     for family, S in ((NEWS_100, 100), (NEWS_1000, 1000)):
         for name in family.recipes:
-            method = settings.parse(family.setting(name, "paper"))
+            method = family.algorithm(name, "paper")
             assert (method.Q, method.eta) == (10, 0.5)
             assert getattr(method, "S", None) == S or (method.S1, method.S2) == (S, S)
-        stocbio, vrbo, mrbod = (settings.parse(family.setting(n, "paper")) for n in ("stocBiO", "VRBO", "MRBO(D)"))
+        stocbio, vrbo, mrbod = (family.algorithm(n, "paper") for n in ("stocBiO", "VRBO", "MRBO(D)"))
         assert (stocbio.alpha, stocbio.beta, stocbio.D) == (100, 100, 10)
         assert (vrbo.alpha, vrbo.beta, vrbo.m, vrbo.q) == (30, 30, 3, 2)
         assert (mrbod.gamma, mrbod.lam, mrbod.N) == (30, 30, 10)
-        mrbo, mstsa, sustain = (settings.parse(family.setting(n, "paper")) for n in ("MRBO", "MSTSA", "SUSTAIN"))
+        mrbo, mstsa, sustain = (family.algorithm(n, "paper") for n in ("MRBO", "MSTSA", "SUSTAIN"))
         assert (mrbo.gamma, mrbo.lam, mstsa.alpha, mstsa.beta) == (30, 30, 30, 30)
         alpha_0 = sustain.c / sustain.w ** (1 / 3)
         assert (alpha_0, alpha_0 * sustain.c_b) == (pytest.approx(30), pytest.approx(30))
@@ -56,7 +59,7 @@ def test_the_settings_are_those_of_the_paper():
 def test_momentum_starts_alike_and_eta_is_measured_in_the_tuned_variant():
     for family in FAMILIES:
         for name in family.recipes:
-            tuned, paper = (settings.parse(family.setting(name, variant)) for variant in ("tuned", "paper"))
+            tuned, paper = (family.algorithm(name, variant) for variant in ("tuned", "paper"))
             if hasattr(tuned, "eta"):
                 assert repr(tuned.eta) == "'auto'"
             for method in (tuned, paper):
@@ -69,9 +72,9 @@ def test_momentum_starts_alike_and_eta_is_measured_in_the_tuned_variant():
 
 
 def test_the_record_of_the_search_is_of_equal_effort_and_names_the_winner():
-    for family in specs.SEARCHED:
-        methods = [name for name in family.recipes if not name.startswith("VRBO-") and name not in specs.UNTUNED]
-        found = specs.tuned()[family.search]
+    for family in figures.SEARCHED:
+        methods = [name for name in family.recipes if not name.startswith("VRBO-") and name not in figures.UNTUNED]
+        found = figures.tuned()[family.search]
         assert set(found) == set(methods)
         for entry in found.values():
             trials = entry["trials"]
@@ -93,9 +96,9 @@ def test_every_experiment_runs_end_to_end_on_digits(folder, variant, names):
     jobs = [
         job
         for name in names
-        for job in execute.jobs(EXPERIMENTS[name], variant, [0], 0.01, pages.stand_in(EXPERIMENTS[name]))
+        for job in figures.jobs(EXPERIMENTS[name], variant, [0], 0.01, pages.stand_in(EXPERIMENTS[name]))
     ]
-    assert execute.run_all(jobs, folder) == {"timeout"}
+    assert run_all(jobs, folder) == {"timeout"}
     page = pages.page(folder)
     mine = [figure for figure in page.figures if figure.name.endswith(f"-{variant}-digits")]
     assert [figure.name.split("-")[0] for figure in mine] == list(names)
@@ -111,19 +114,21 @@ def test_every_experiment_runs_end_to_end_on_digits(folder, variant, names):
     for name in ("train_loss", "val_loss", "test_loss", "test_accuracy", "norm_v", "residual", "samples", "F", "HV"):
         assert name in table
     done = {path: facts["started"] for path, facts in manifests(folder).items()}
-    assert execute.run_all(jobs, folder) == {"timeout"}
+    assert run_all(jobs, folder) == {"timeout"}
     assert {path: facts["started"] for path, facts in manifests(folder).items()} == done  # nothing ran twice
 
 
 def test_a_run_is_repeated_when_asked_or_when_it_was_not_finished(tmp_path):
-    job = execute.Job(Task("digits", 0.3), "mrbo[S=10,eta=0.05]", steps=20)
-    path = execute.run(job, tmp_path)
+    job = Job(Task("digits", 0.3), settings.parse("mrbo[S=10,eta=0.05]"), steps=20)
+    path = run_job(job, tmp_path)
     first = manifests(path)[path]
     assert (first["status"], first["method"], first["variant"]) == ("done", "mrbo", "own")
-    assert first["command"] == 'bilax run "mrbo[S=10,eta=0.05]" --problem digits --noise 0.3 --steps 20 --seed 0'
+    setting = settings.write(job.algorithm)
+    assert first["setting"] == setting
+    assert first["command"] == f'bilax run "{setting}" --problem digits --noise 0.3 --steps 20 --seed 0'
     rows = read_rows(path)
     (path / "manifest.json").write_text((path / "manifest.json").read_text().replace('"done"', '"interrupted"'))
-    execute.run(job, tmp_path)
+    run_job(job, tmp_path)
     again = manifests(path)[path]
     assert again["status"] == "done"
     for one, two in zip(rows, read_rows(path), strict=True):
@@ -139,7 +144,7 @@ def test_a_run_is_repeated_when_asked_or_when_it_was_not_finished(tmp_path):
 
 def test_a_run_that_fails_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("bilax.hypergrad.dense._available_bytes", lambda: 1000)
-    path = execute.run(execute.Job(Task("digits", 0.3), "stable[alpha=0.1]", steps=2), tmp_path)
+    path = run_job(Job(Task("digits", 0.3), settings.parse("stable[alpha=0.1]"), steps=2), tmp_path)
     assert manifests(path)[path]["status"] == "failed"
     assert "STABLE keeps dense matrices" in manifests(path)[path]["message"]
 
@@ -147,7 +152,7 @@ def test_a_run_that_fails_says_so(tmp_path, monkeypatch):
 def finished(folder, **facts):
     """A stored run, made up."""
     base = {"task": "digits-p0.1", "title": "digits", "method": "x", "variant": "paper", "seed": 0, "command": "bilax run",
-            "sampler": "iid", "steps": execute.FOREVER, "budget": 1.0}  # fmt: skip
+            "sampler": "iid", "steps": FOREVER, "budget": 1.0}  # fmt: skip
     name = "-".join(str(facts.get(key, "")) for key in ("method", "seed", "budget", "status"))
     record = Record.begin(folder / name, base | facts)
     for k in range(2):
@@ -157,16 +162,20 @@ def finished(folder, **facts):
 
 def fig1c(folder, **facts):
     for method in EXPERIMENTS["fig1c"].methods:
-        setting = settings.write(settings.parse(MNIST.setting(method, "paper")))
-        finished(folder, method=method, setting=setting, **facts)
+        finished(folder, method=method, **written(MNIST.algorithm(method, "paper")), **facts)
+
+
+def written(algorithm):
+    names = {"algorithm": settings.name_of(algorithm), "setting": settings.write(algorithm)}
+    return names | {"parameters": settings.parameters(algorithm)}
 
 
 def test_a_figure_has_runs_of_one_budget_that_came_to_an_end(tmp_path):
     fig1c(tmp_path, budget=1.0)
-    mrbo = settings.write(settings.parse(MNIST.setting("MRBO", "paper")))
-    finished(tmp_path, method="MRBO", setting=mrbo, budget=9.0)
-    finished(tmp_path, method="MRBO", setting=mrbo, budget=1.0, seed=1, status="interrupted")
-    finished(tmp_path, method="mrbo", setting=mrbo, budget=None, steps=50)
+    mrbo = written(MNIST.algorithm("MRBO", "paper"))
+    finished(tmp_path, method="MRBO", **mrbo, budget=9.0)
+    finished(tmp_path, method="MRBO", **mrbo, budget=1.0, seed=1, status="interrupted")
+    finished(tmp_path, method="mrbo", **mrbo, budget=None, steps=50)
     page = pages.page(tmp_path)
     figure = next(figure for figure in page.figures if figure.name == "fig1c-paper-digits")
     assert "; 1 s per run" in figure.caption
@@ -188,8 +197,9 @@ def test_a_method_that_failed_leaves_the_others_their_figure(tmp_path):
 
 def test_tasks():
     assert Task("mnist", 0.15).title == "MNIST, 15 % wrong labels"
-    made = Task("digits", 0.2).make(1)
-    assert made.cleaning.corrupted.sum() == 200
+    made = Task("digits", 0.2).load(1)
+    kept = made.keep(SimpleNamespace(x=np.zeros(1000)))
+    assert (kept["given"] != kept["true"]).sum() == 200
     assert made.problem.y0.std() == pytest.approx(0.2**0.5, rel=0.05)
     assert not made.problem.x0.any()
     with pytest.raises(ValueError, match=r"no problem is called 'mnits'\. Did you mean mnist\?"):
@@ -202,9 +212,9 @@ def test_tasks():
 
 @needs_data
 def test_a_short_run_on_real_mnist(tmp_path):
-    made = Task("mnist", 0.1).make(0)
+    made = Task("mnist", 0.1).load(0)
     assert (made.problem.inner_size, made.problem.outer_size, made.problem.y0.shape) == (20_000, 5_000, (10, 785))
-    path = execute.run(execute.Job(Task("mnist", 0.1), MNIST.setting("MRBO", "paper"), budget=0.3), tmp_path)
+    path = run_job(Job(Task("mnist", 0.1), MNIST.algorithm("MRBO", "paper"), budget=0.3), tmp_path)
     rows = read_rows(path)
     assert 17 < rows[0]["train_loss"] < 24  # the paper's figures begin near 20
     assert rows[-1]["train_loss"] < rows[0]["train_loss"]
@@ -214,13 +224,13 @@ def test_a_short_run_on_real_mnist(tmp_path):
 NEWSGROUPS = """
 import re, sys
 from pathlib import Path
-from bilax.experiments import execute
-from bilax.experiments.specs import NEWS_100
+from bilax.experiments.jobs import Job, run_job
 from bilax.experiments.tasks import Task
+from bilax.paper.figures import NEWS_100
 
-problem = Task("newsgroups").make(0).problem
+problem = Task("newsgroups").load(0).problem
 assert (problem.inner_size, problem.outer_size, problem.y0.shape) == (5657, 5657, (130_107, 20))
-execute.run(execute.Job(Task("newsgroups"), NEWS_100.setting("MRBO", "paper"), steps=2), sys.argv[1])
+run_job(Job(Task("newsgroups"), NEWS_100.algorithm("MRBO", "paper"), steps=2), sys.argv[1])
 print(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """
 

@@ -8,10 +8,10 @@ from cases import ALGORITHM_CASES, PROBLEM_CASES, final_state
 
 import bilax
 from bilax import MRBO, iterate
-from bilax.sampling import keys
 from bilax.hypergrad import dense, neumann, random_neumann
 from bilax.oracle import make_oracle
 from bilax.problems import quadratic
+from bilax.sampling import keys
 
 STEPS = 9
 

@@ -67,7 +67,9 @@ def network_hvp(first, second):
 def test_same_results_from_fewer_products(fn, arguments, before, after):
     assert products(fn, *arguments) == before
     assert products(share_products(fn), *arguments) == after
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), fn(*arguments), share_products(fn)(*arguments))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), fn(*arguments), share_products(fn)(*arguments)
+    )
 
 
 def test_pairs_that_would_wait_for_each_other():

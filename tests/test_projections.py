@@ -6,14 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from stepping import compare, stepped
 from cases import ALGORITHM_CASES, PROBLEM_CASES
 
 import bilax
 from bilax import Problem, solve
-from bilax.sampling import keys
 from bilax.hypergrad import dense
 from bilax.oracle import make_oracle
 from bilax.problems import quadratic
+from bilax.sampling import keys
 from bilax.testing import python_loops, recording
 
 CASE = PROBLEM_CASES[0]
@@ -33,20 +34,12 @@ def test_projected_iterates_equal_the_transcript(algorithm):
     problem = replace(CASE.problem, project_x=box)
     if "y" in algorithm.projects:
         problem = replace(problem, project_y=ball)
-    oracle, drawn = recording(make_oracle(problem))
     alg = algorithm.make(eta=CASE.eta)
-    state, states, draws = alg.init(oracle, jnp.asarray(CASE.x0), jnp.asarray(CASE.y0)), [], []
-    with python_loops():
-        for k in range(K):
-            state, _ = alg.step(oracle, keys.at(keys.root(7), k), state)
-            states.append(state)
-            draws.append(drawn.take())
+    states, draws = stepped(alg, problem, CASE.x0, CASE.y0, K)
     projections = {"proj": lambda x: np.clip(x, -0.3, 0.4)}
     if "y" in algorithm.projects:
         projections["proj_y"] = lambda y: y * min(1, 0.7 / np.linalg.norm(y))
-    for state, row in zip(states, algorithm.transcript(alg, CASE, draws, K, **projections), strict=True):
-        np.testing.assert_allclose(state.x, row["x"], rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(state.y, row["y"], rtol=1e-10, atol=1e-10)
+    compare(states, algorithm.transcript(alg, CASE, draws, K, **projections), draws)
 
 
 @pytest.mark.parametrize("algorithm", [c for c in ALGORITHM_CASES if c.projects != "xy"], ids=str)

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from bilax.results import FINISHED, Record, load, manifests
+from bilax.results import load
+from bilax.storage.runs import FINISHED, Record, manifests
 
 FACTS = {"task": "digits-p0.3", "variant": "own", "method": "MRBO", "setting": "mrbo[S=1]", "seed": 3}
 

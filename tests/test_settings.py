@@ -27,7 +27,7 @@ def test_values():
         ("mrbo[gama=1]", r"no hyper-parameter of mrbo is called 'gama'\. Did you mean gamma\?"),
         ("mrbo[gamma]", r"'gamma' is not of the form name=value"),
         ("mrbo[gamma=1,gamma=2]", "gamma is given twice"),
-        ("mrbo[gamma=much]", "gamma .* must be a finite number >= 0; got 'much'"),
+        ("mrbo[gamma=much]", "gamma .* must be a finite number >= 0, or an optimiser .*; got 'much'"),
         ("mrbo[S=1.5]", "S .* must be an integer >= 1; got 1.5"),
         ("mrbo[gamma=1", "is not a setting; write it like mrbo"),
         ("", "no method is called ''"),

@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse
 
 import bilax
-from bilax.sampling import keys
 from bilax.datasets import digit_documents
 from bilax.problems import logistic
+from bilax.sampling import keys
 from bilax.sparse import BLOCK, Rows
 
 rng = np.random.default_rng(0)

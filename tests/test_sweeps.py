@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bilax import MRBO, VRBO, Problem, iterate
-from bilax.running import sweep as sweeps
-from bilax.running.sweep import sweep
 from bilax.oracle import traced
 from bilax.problems import quadratic
+from bilax.running import sweep as sweeps
+from bilax.running.sweep import sweep
 
 PROBLEM = quadratic().problem
 

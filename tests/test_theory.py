@@ -11,11 +11,11 @@ from cases import PROBLEM_CASES
 
 import bilax
 from bilax import MRBO, VRBO, theory
-from bilax.sampling import keys
-from bilax.theory import Constants
 from bilax.hypergrad import Exact, Neumann, hypergradient, neumann
 from bilax.oracle import make_oracle
 from bilax.problems import quadratic
+from bilax.sampling import keys
+from bilax.theory import Constants
 
 RADIUS = 3.0
 QUADRATIC = quadratic(inner_size=24, outer_size=24, seed=1)  # the one behind PROBLEM_CASES[0]

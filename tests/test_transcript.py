@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import transcript
 from cases import ALGORITHM_CASES, PROBLEM_CASES, _numbers, _series, final_state
+from stepping import compare, stepped
 
-from bilax.sampling import keys
 from bilax.hypergrad import neumann
 from bilax.oracle import make_oracle
+from bilax.sampling import keys
 from bilax.testing import python_loops, recording
 
 K = 20  # several periods of VRBO's q = 4
@@ -31,17 +32,9 @@ def test_transcripts_check_themselves(module, capsys):
 )
 def test_iterates_equal_the_transcript(algorithm, case, sampler):
     alg = algorithm.make(eta=case.eta)
-    oracle, drawn = recording(make_oracle(case.problem, sampler))
-    state, states, draws = alg.init(oracle, jax.numpy.asarray(case.x0), jax.numpy.asarray(case.y0)), [], []
-    with python_loops():
-        for k in range(K):
-            state, _ = alg.step(oracle, keys.at(keys.root(7), k), state)
-            states.append(state)
-            draws.append(drawn.take())
+    states, draws = stepped(alg, case.problem, case.x0, case.y0, K, sampler)
     rows = algorithm.transcript(alg, case, draws, K)
-    for state, row in zip(states, rows, strict=True):
-        for name in {"x", "y", "v", "u"} & set(state._fields):
-            np.testing.assert_allclose(np.ravel(getattr(state, name)), row[name], rtol=1e-10, atol=1e-10)
+    compare(states, rows, draws)
     # and the compiled program takes the same steps
     compiled = final_state(case, alg, K, seed=7, sampler=sampler)
     np.testing.assert_allclose(np.ravel(compiled.x), rows[-1]["x"], rtol=1e-10, atol=1e-10)

@@ -6,7 +6,7 @@ import pytest
 
 import bilax
 from bilax import settings
-from bilax.experiments import tuning
+from bilax.experiments import search
 from bilax.problems import quadratic
 
 Q = quadratic(seed=0, noise=0.1)
@@ -18,7 +18,7 @@ def distance(x, y):
 
 
 def candidates():
-    return tuning.grid("mrbo[S=5,eta=0.2]", {"gamma": [0.001, 0.01, 0.1], "lam": [0.1, 0.5]})
+    return search.grid(bilax.MRBO(S=5, eta=0.2), {"gamma": [0.001, 0.01, 0.1], "lam": [0.1, 0.5]})
 
 
 def test_the_grid_has_every_combination():
@@ -26,17 +26,17 @@ def test_the_grid_has_every_combination():
     assert got == [(0.001, 0.1), (0.001, 0.5), (0.01, 0.1), (0.01, 0.5), (0.1, 0.1), (0.1, 0.5)]
     assert all(c.S == 5 for c in candidates())
     with pytest.raises(ValueError, match="no hyper-parameter of mrbo is called 'gama'"):
-        tuning.grid("mrbo", {"gama": [1.0]})
+        search.grid(bilax.MRBO(), {"gama": [1.0]})
 
 
 def test_the_search_takes_the_iterates_of_single_runs_and_compiles_once(compiled):
     x0, y0 = jnp.asarray(Q.x_star) + 1, jnp.asarray(Q.y_star(Q.x_star))
     problem = bilax.Problem(PROBLEM.outer_loss, PROBLEM.inner_loss, PROBLEM.outer_data, PROBLEM.inner_data, x0, y0)
-    trials = tuning.search(problem, candidates(), distance, steps=40, lanes=4, seed=3)
+    trials = search.search(problem, candidates(), distance, steps=40, lanes=4, seed=3)
     assert compiled.count("jit(_advance)") == 1  # 6 settings in groups of 4, then 2 of them
     assert [trial.steps for trial in trials] == [40, 40, 10, 10, 10, 10]
     for trial in trials:
-        alone = bilax.solve(problem, settings.parse(trial.setting), steps=trial.steps, seed=3)
+        alone = bilax.solve(problem, trial.algorithm, steps=trial.steps, seed=3)
         np.testing.assert_allclose(trial.score, distance(alone.x, alone.y), rtol=1e-8)
     short = [bilax.solve(problem, c, steps=10, seed=3) for c in candidates()]
     best_two = sorted(distance(run.x, run.y) for run in short)[:2]
@@ -44,21 +44,22 @@ def test_the_search_takes_the_iterates_of_single_runs_and_compiles_once(compiled
 
 
 def test_a_setting_that_diverges_is_last():
-    wild = tuning.grid("mrbo[S=5,eta=0.2,lam=0.1]", {"gamma": [0.01, 1e30]})
-    trials = tuning.search(PROBLEM, wild, distance, steps=60, rungs=1)
+    wild = search.grid(bilax.MRBO(S=5, eta=0.2, lam=0.1), {"gamma": [0.01, 1e30]})
+    trials = search.search(PROBLEM, wild, distance, steps=60, rungs=1)
     assert trials[-1].score == np.inf
-    assert settings.parse(trials[0].setting).gamma == 0.01
+    assert [trial.status for trial in trials] == ["done", "diverged"]
+    assert trials[0].algorithm.gamma == 0.01
 
 
 def test_settings_of_different_programs_are_refused():
     with pytest.raises(ValueError, match="may differ in real numbers only"):
-        tuning.search(PROBLEM, [bilax.MRBO(S=5), bilax.MRBO(S=6)], distance, steps=2)
+        search.search(PROBLEM, [bilax.MRBO(S=5), bilax.MRBO(S=6)], distance, steps=2)
     with pytest.raises(ValueError, match="no settings to run"):
-        tuning.search(PROBLEM, [], distance, steps=2)
+        search.search(PROBLEM, [], distance, steps=2)
 
 
 def test_the_winner_as_toml_is_the_setting(tmp_path):
     path = tmp_path / "winner.toml"
-    setting = settings.write(bilax.VRBO(alpha=0.25, per_sample=True))
-    path.write_text(tuning.toml(setting))
-    assert settings.parse(str(path)) == settings.parse(setting)
+    winner = bilax.VRBO(alpha=0.25, per_sample=True)
+    path.write_text(search.toml(winner))
+    assert settings.parse(str(path)) == winner

@@ -21,7 +21,7 @@ class Info(NamedTuple):
 
     norm_v: Scalar  # norm of the estimate of grad Phi that moved x
     norm_u: Scalar  # norm of the estimate of grad_y g that moved y
-    own: dict[str, Scalar] = {}  # noqa: RUF012  # never changed: what the method has to tell beyond the norms
+    own: dict[str, Any] = {}  # noqa: RUF012  # never changed: what the method has to tell beyond the norms
     calls: Counts = Counts()  # beyond `cost`: those whose number is not known before the step
 
     def __getattr__(self, name: str) -> Any:
@@ -30,12 +30,12 @@ class Info(NamedTuple):
             raise AttributeError(f"the method tells nothing called {name!r}; it tells {told}.")
         return self.own[name]
 
-    def told(self) -> dict[str, Scalar]:
+    def told(self) -> dict[str, Any]:
         """Return all that is told, by name."""
         return {"norm_v": self.norm_v, "norm_u": self.norm_u, **self.own}
 
 
-def info(v: PyTree, u: PyTree, calls: Counts | None = None, **own: Scalar) -> Info:
+def info(v: PyTree, u: PyTree, calls: Counts | None = None, /, **own: Any) -> Info:
     """Return the info of a step that moved x along v and y along u."""
     return Info(norm(v), norm(u), own, Counts() if calls is None else calls)
 

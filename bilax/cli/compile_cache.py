@@ -5,10 +5,10 @@ import os
 SWITCH = "BILAX_COMPILE_CACHE"
 
 
-def where() -> str | None:
+def folder() -> str | None:
     """Return the folder, or None if it is switched off; what the user has told JAX goes first."""
-    if folder := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        return folder
+    if chosen := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        return chosen
     if os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false"):
         return None
     import platformdirs
@@ -16,8 +16,8 @@ def where() -> str | None:
     return str(platformdirs.user_cache_path("bilax") / "compiled")
 
 
-def keep() -> None:
+def switch_on() -> None:
     """Tell JAX, which is not imported yet, where to keep them."""
-    if (folder := where()) is not None:
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+    if (place := folder()) is not None:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = place
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 import bilax
-from bilax.cli import compiled
-from bilax.environment import commit
+from bilax.cli import compile_cache
+from bilax.storage.environment import commit
 
 REQUIRED = ("jax", "jaxlib", "numpy")
 # Extra -> the packages it brings; for a package that two bring, the first is advised.
@@ -86,7 +86,7 @@ def report() -> Report:
         packages=packages,
         jax=jax,
         data=None if jax.error else _data(),
-        compiled=compiled.where(),
+        compiled=compile_cache.folder(),
     )
 
 
@@ -112,9 +112,9 @@ def show(console: Console, found: Report | None = None) -> bool:
 
     _title(console, "Compiled programs")
     kept = (
-        f"kept in {found.compiled} ({compiled.SWITCH}=off: not)"
+        f"kept in {found.compiled} ({compile_cache.SWITCH}=off: not)"
         if found.compiled
-        else f"not kept ({compiled.SWITCH}=off)"
+        else f"not kept ({compile_cache.SWITCH}=off)"
     )
     console.print(f"  {kept}", highlight=False, soft_wrap=True)
 

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from bilax.cli.shell import app, check_writable, console, short
-from bilax.names import unknown
+from bilax.errors import unknown
 
 
 @app.command(epilog="Example: [bold]bilax demo --out digits.png[/bold]")
@@ -23,7 +23,7 @@ def demo(
     check_writable(out)
     from bilax.experiments import demo as experiment
 
-    outcome = experiment.run(seed, announce=lambda text: console.print(text, highlight=False))
+    outcome = experiment.run_demo(seed, announce=lambda text: console.print(text, highlight=False))
     experiment.picture(outcome, out)
     table = Table(box=box.SIMPLE, padding=(0, 0, 0, 1))
     table.add_column("trained on or by", no_wrap=True)

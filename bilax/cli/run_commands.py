@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bilax.cli.shell import app, check_folder, check_writable, console
-from bilax.names import unknown
+from bilax.errors import unknown
 
 RESULTS = Path("bilax-results")
 INTERRUPTED = 130  # the exit status of a program that was stopped by Ctrl-C
@@ -43,27 +43,30 @@ def run(
     """Run one method on one problem; show and keep what is measured."""
     check_folder(out)
     from bilax import settings
-    from bilax.experiments import execute
-    from bilax.results import manifests, read_rows
-    from bilax.sampler import resolve
+    from bilax.experiments.jobs import FOREVER, Job, run_job
+    from bilax.experiments.metrics import METRICS
+    from bilax.sampling.samplers import resolve
+    from bilax.storage.runs import manifests, read_rows
 
     resolve(sampler)
-    settings.parse(setting)  # a mistake shows before the data are loaded
+    algorithm = settings.parse(setting)  # a mistake shows before the data are loaded
     _check_budget(budget)
     if steps is None:
-        steps = 1000 if budget is None else execute.FOREVER
-    job = execute.Job(_task(problem, noise), settings.write(settings.parse(setting)), seed, sampler, steps, budget)
+        steps = 1000 if budget is None else FOREVER
+    job = Job(_task(problem, noise), algorithm, seed, sampler, steps, budget)
+    heads = {name: name for name in ("k", "seconds", "samples")}
+    heads |= {name: metric.short for name, metric in METRICS.items() if metric.main}
     shown: list[str] = []
 
     def show(row: dict[str, Any]) -> None:
         if not shown:
-            shown.extend(name for name in _COLUMNS if name in row)
-            console.print(" ".join(f"{_COLUMNS[name]:>9}" for name in shown), style="bold", highlight=False)
+            shown.extend(name for name in heads if name in row)
+            console.print(" ".join(f"{heads[name]:>9}" for name in shown), style="bold", highlight=False)
         values = (math.nan if row[name] is None else row[name] for name in shown)
         console.print(" ".join(f"{value:>9.4g}" for value in values), highlight=False)
 
     console.print(f"{job.task.title}: {escape(job.setting)}", highlight=False, soft_wrap=True)
-    folder = execute.run(job, out, again=again, on_row=show)
+    folder = run_job(job, out, again=again, on_row=show)
     facts = manifests(folder)[folder]
     rows = read_rows(folder)
     if not shown and rows:
@@ -81,18 +84,6 @@ def run(
         raise typer.Exit(INTERRUPTED if facts["status"] == "interrupted" else 1)
 
 
-_COLUMNS = {
-    "k": "k",
-    "seconds": "seconds",
-    "samples": "samples",
-    "train_loss": "train",
-    "val_loss": "val",
-    "test_loss": "test",
-    "test_accuracy": "accuracy",
-    "auroc": "AUROC",
-}
-
-
 @app.command(
     epilog="Examples: [bold]bilax reproduce fig1a[/bold], [bold]bilax reproduce all --quick[/bold], "
     "[bold]bilax reproduce fig1a --data digits[/bold] (offline, small)"
@@ -108,36 +99,37 @@ def reproduce(
     again: Again = False,
 ) -> None:
     """Run an experiment of the paper, or all, and write a page with curves, tables and verdicts."""
-    from bilax.experiments import execute, pages, specs
+    from bilax.experiments.jobs import run_all
+    from bilax.paper import figures, pages
     from bilax.report import check_installed
 
     check_installed()  # before hours of running, not after
-    names = [*specs.EXPERIMENTS, "table1"] if experiment == "all" else [experiment]
+    names = [*figures.EXPERIMENTS, "table1"] if experiment == "all" else [experiment]
     for name in names:
-        if name not in (*specs.EXPERIMENTS, "table1", "tuning"):
-            raise unknown("experiment", name, [*specs.EXPERIMENTS, "table1", "tuning", "all"])
-    if variant not in (*specs.VARIANTS, "both"):
-        raise unknown("variant", variant, (*specs.VARIANTS, "both"))
+        if name not in (*figures.EXPERIMENTS, "table1", "tuning"):
+            raise unknown("experiment", name, [*figures.EXPERIMENTS, "table1", "tuning", "all"])
+    if variant not in (*figures.VARIANTS, "both"):
+        raise unknown("variant", variant, (*figures.VARIANTS, "both"))
     if data not in ("paper", "digits"):
         raise unknown("choice of --data", data, ("paper", "digits"))
     _check_budget(budget)
     check_folder(out)
     if names == ["tuning"]:
         return _tuning(out, quick)
-    chosen = [specs.EXPERIMENTS[name] for name in names if name in specs.EXPERIMENTS]
+    chosen = [figures.EXPERIMENTS[name] for name in names if name in figures.EXPERIMENTS]
     jobs = [
         job
         for one in chosen
-        for which in (specs.VARIANTS if variant == "both" else (variant,))
-        for job in execute.jobs(
+        for which in (figures.VARIANTS if variant == "both" else (variant,))
+        for job in figures.jobs(
             one,
             which,
-            range(seeds or (1 if quick else specs.SEEDS)),
+            range(seeds or (1 if quick else figures.SEEDS)),
             budget or (1.0 if quick else one.family.budget),
             pages.stand_in(one) if data == "digits" else None,
         )
     ]
-    ends = execute.run_all(jobs, out, again=again, announce=lambda text: console.print(text, highlight=False))
+    ends = run_all(jobs, out, again=again, announce=lambda text: console.print(text, highlight=False))
     if "interrupted" not in ends and "table1" in names:
         _table1(out, seeds or 8, quick)
     if chosen:
@@ -151,23 +143,23 @@ def reproduce(
 
 
 def _tuning(out: Path, quick: bool) -> None:
-    from bilax.experiments import tuned
+    from bilax.paper import searches
 
     out.mkdir(parents=True, exist_ok=True)
     path = out / "tuned.toml"
     announce = lambda text: console.print(text, highlight=False)  # noqa: E731
-    tuned.run(path, scale=0.02 if quick else 1.0, announce=announce)
+    searches.search_all(path, scale=0.02 if quick else 1.0, announce=announce)
     console.print(f"written: {escape(str(path))}", highlight=False)
 
 
 def _table1(out: Path, seeds: int, quick: bool) -> None:
     import jax
 
-    from bilax.experiments import table1
+    from bilax.paper import table1
 
     out.mkdir(parents=True, exist_ok=True)
     with jax.enable_x64(True):
-        rows = table1.run(seeds=max(2, seeds), scale=0.01 if quick else 1.0, announce=console.print)
+        rows = table1.measure(seeds=max(2, seeds), scale=0.01 if quick else 1.0, announce=console.print)
     table = Table(box=box.SIMPLE, padding=(0, 1))
     for title in ("method", "most calls", "slope", "95 % interval", "proven", "verdict"):
         table.add_column(title)
@@ -204,21 +196,23 @@ def tune(
     """Search a grid of hyper-parameters as one compiled program, the promising ones further than the others."""
     if out is not None:
         check_writable(out)
-    from bilax.experiments import tuning
+    from bilax import settings
+    from bilax.experiments import search
+    from bilax.experiments.metrics import METRICS
 
-    candidates = tuning.grid(setting, _axes(grid))
+    candidates = search.grid(settings.parse(setting), _axes(grid))
     task = _task(problem, noise)
-    made = task.make(seed).problem
-    assert made.metrics is not None
-    measured = made.metrics(made.x0, made.y0)
+    loaded = task.load(seed).problem
+    assert loaded.metrics is not None
+    measured = loaded.metrics(loaded.x0, loaded.y0)
     if metric not in measured:
         raise unknown(f"metric of {problem}", metric, measured)
-    sign = -1 if metric in ("test_accuracy", "auroc") else 1
+    sign = -1 if METRICS[metric].larger_is_better else 1
     console.print(f"{task.title}: {len(candidates)} settings", highlight=False)
-    trials = tuning.search(
-        made,
+    trials = search.search(
+        loaded,
         candidates,
-        lambda x, y: sign * float(made.metrics(x, y)[metric]),
+        lambda x, y: sign * float(loaded.metrics(x, y)[metric]),
         steps=steps,
         rungs=rungs,
         seed=seed,
@@ -230,13 +224,14 @@ def tune(
         table.add_column(title, overflow="fold")
     for trial in trials[:10]:
         score = "diverged" if math.isinf(trial.score) else f"{sign * trial.score:.4g}"
-        table.add_row(escape(trial.setting), str(trial.steps), score)
+        table.add_row(escape(settings.write(trial.algorithm)), str(trial.steps), score)
     console.print(table)
     if math.isinf(trials[0].score):
         raise ValueError("every setting diverged; search smaller step sizes.")
-    console.print(f"best: {escape(trials[0].setting)}", highlight=False, soft_wrap=True)
+    best = trials[0].algorithm
+    console.print(f"best: {escape(settings.write(best))}", highlight=False, soft_wrap=True)
     if out is not None:
-        out.write_text(tuning.toml(trials[0].setting))
+        out.write_text(search.toml(best))
         console.print(f"written: {escape(str(out))}", highlight=False)
 
 
@@ -252,7 +247,7 @@ def report(
 
 
 def _write_report(folder: Path, out: Path | None = None) -> None:
-    from bilax.experiments import pages
+    from bilax.paper import pages
     from bilax.report import write
 
     page = pages.page(folder)
@@ -288,9 +283,16 @@ def _axes(grid: list[str]) -> dict[str, Sequence[float]]:
         if name.strip() in axes:
             raise ValueError(f"--grid {name.strip()} is given twice.")
         try:
-            axes[name.strip()] = [float(value) for value in values.split(",")]
+            axes[name.strip()] = [_number(value) for value in values.split(",")]
         except ValueError:
             sign = ""
         if not sign:
             raise ValueError(f"--grid {text}: write it like gamma=1,10,100.")
     return axes
+
+
+def _number(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

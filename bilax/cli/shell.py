@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from bilax.cli import compiled
+from bilax.cli import compile_cache
 
 try:
     import typer
@@ -47,7 +47,7 @@ def options(
         False
     ),
 ) -> None:
-    compiled.keep()
+    compile_cache.switch_on()
 
 
 def check_writable(out: Path) -> None:

@@ -1,1 +1,1 @@
-"""Experiments: what was run, with which settings, and what came out."""
+"""Problems by name, runs of methods on them that are kept, searches for good settings, and pages of what came out."""

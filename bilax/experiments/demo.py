@@ -13,7 +13,7 @@ from bilax.datasets import digits
 from bilax.oracle import Counts
 from bilax.problems import HyperCleaning, hyper_cleaning
 from bilax.results import Result
-from bilax.runner import solve
+from bilax.running.solve import solve
 
 NOISE, TRAIN, TRUSTED, C = 0.4, 1000, 200, 0.001
 
@@ -40,7 +40,7 @@ class Demo(NamedTuple):
     results: dict[str, Result]
 
 
-def run(seed: int = 0, announce: Callable[[str], None] = lambda text: None) -> Demo:
+def run_demo(seed: int = 0, announce: Callable[[str], None] = lambda text: None) -> Demo:
     """Solve the task by plain training and by both methods."""
     task = digits(NOISE, train=TRAIN, trusted=TRUSTED, seed=seed)
     problem = hyper_cleaning(task, C)

@@ -3,23 +3,19 @@
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from bilax import settings
-from bilax.experiments.specs import FULL_BATCH, Experiment
-from bilax.experiments.tasks import Made, Task
-from bilax.results import FINISHED, Record, Result, manifests
-from bilax.runner import solve
-from bilax.unsafe_eta import UnsafeEta
+from bilax.algorithms.protocol import Algorithm
+from bilax.experiments.tasks import Task
+from bilax.running.eta_warnings import UnsafeEta
+from bilax.running.solve import solve
+from bilax.storage.runs import FINISHED, Record, manifests
 
 MEASUREMENTS = 40  # per run, about
-LEAST_TRUSTED = 40  # images kept for the gallery
 FOREVER = 10**9
 
 Announce = Callable[[str], None]
@@ -27,10 +23,10 @@ Announce = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Job:
-    """One run: a setting on a task with a seed, for so many steps or seconds."""
+    """One run: a method on a task with a seed, for so many steps or seconds."""
 
     task: Task
-    setting: str
+    algorithm: Algorithm
     seed: int = 0
     sampler: str = "iid"
     steps: int = FOREVER
@@ -39,16 +35,20 @@ class Job:
     variant: str = "own"
 
     @property
+    def setting(self) -> str:
+        return settings.write(self.algorithm)
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What decides the outcome. The names do not, so figures share the runs that they have in common."""
-        algorithm = settings.parse(self.setting)
-        facts = {"task": self.task.name, "setting": settings.write(algorithm), "sampler": self.sampler}
-        return {**facts, "seed": self.seed, "steps": self.steps, "budget": self.budget}
+        method = {"algorithm": settings.name_of(self.algorithm), "parameters": settings.parameters(self.algorithm)}
+        limits = {"seed": self.seed, "sampler": self.sampler, "steps": self.steps, "budget": self.budget}
+        return {"task": self.task.name, **method, **limits}
 
     @property
     def folder(self) -> str:
         digest = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:8]
-        return f"{self.task.name}.{self.setting.partition('[')[0]}.seed{self.seed}.{digest}"
+        return f"{self.task.name}.{settings.name_of(self.algorithm)}.seed{self.seed}.{digest}"
 
     @property
     def command(self) -> str:
@@ -62,29 +62,16 @@ class Job:
         )
 
 
-def jobs(
-    experiment: Experiment, variant: str, seeds: Sequence[int], budget: float | None, task: Task | None = None
-) -> Iterator[Job]:
-    """Return the runs of an experiment; ``task`` replaces the paper's data."""
-    for seed in seeds:
-        for method in experiment.methods:
-            setting = experiment.family.setting(method, variant)
-            yield Job(task or experiment.task, setting, seed, sampler_of(method), FOREVER, budget, method, variant)
-
-
-def sampler_of(method: str) -> str:
-    return "full" if method in FULL_BATCH else "iid"
-
-
-def run(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict], None] | None = None) -> Path:
+def run_job(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict], None] | None = None) -> Path:
     """Run a job unless it is finished already; return its folder."""
     folder = Path(out) / job.folder
     known = manifests(folder).get(folder) if folder.is_dir() else None
     if known is not None and known["status"] in FINISHED and not again:
         return folder
-    algorithm, made = settings.parse(job.setting), job.task.make(job.seed)
-    names = {"method": job.method or job.setting.partition("[")[0], "variant": job.variant, "title": job.task.title}
-    record = Record.begin(folder, {**job.identity, **names, "command": job.command})
+    loaded = job.task.load(job.seed)
+    names = {"method": job.method or settings.name_of(job.algorithm), "variant": job.variant, "title": job.task.title}
+    for_people = {"setting": job.setting, "command": job.command}
+    record = Record.begin(folder, {**job.identity, **names, **for_people, "picture": job.task.picture})
 
     def measured(row: dict[str, Any]) -> None:
         record.row(row)
@@ -95,8 +82,8 @@ def run(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict], No
         warnings.simplefilter("always", UnsafeEta)
         try:
             result = solve(
-                made.problem,
-                algorithm,
+                loaded.problem,
+                job.algorithm,
                 steps=job.steps,
                 seed=job.seed,
                 sampler=job.sampler,
@@ -115,7 +102,8 @@ def run(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict], No
     for warning in caught:
         if not issubclass(warning.category, UnsafeEta):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    _keep(record, made, result)
+    if arrays := loaded.keep(result):
+        record.arrays(**arrays)
     record.end(
         status=result.status,
         message=result.message,
@@ -127,23 +115,6 @@ def run(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict], No
     return folder
 
 
-def _keep(record: Record, made: Made, result: Result) -> None:
-    """Store the learned weights, and the images that are trusted least."""
-    if made.cleaning is None:
-        return
-    weights = np.asarray(jax.nn.sigmoid(result.x))
-    least = np.argsort(weights, kind="stable")[:LEAST_TRUSTED]
-    images = made.cleaning.features[least, :-1]
-    side = int(images.shape[1] ** 0.5)
-    record.arrays(
-        weights=weights,
-        given=made.cleaning.labels.astype(np.uint8),
-        true=made.cleaning.true_labels.astype(np.uint8),
-        least=least,
-        images=images.reshape(-1, side, side).astype(np.float16),
-    )
-
-
 def run_all(todo: Sequence[Job], out: Path, *, again: bool = False, announce: Announce = lambda text: None) -> set[str]:
     """Run the jobs in an order that loads each data set once per seed; return how they ended, up to a Ctrl-C."""
     ends = set()
@@ -151,7 +122,7 @@ def run_all(todo: Sequence[Job], out: Path, *, again: bool = False, announce: An
     for job in sorted(todo, key=lambda job: (job.seed, job.task.name)):
         unique.setdefault(job.folder, job)
     for number, job in enumerate(unique.values(), 1):
-        folder = run(job, out, again=again)
+        folder = run_job(job, out, again=again)
         facts = manifests(folder)[folder]
         announce(f"{number}/{len(unique)}  {job.task.title}, {job.method}, seed {job.seed}: {_told(facts)}")
         ends.add(facts["status"])

@@ -4,22 +4,26 @@ A rung runs every remaining setting to the same iteration, then keeps the best q
 of lanes (`jax.vmap`), so that later rungs, with fewer settings, do not compile again.
 """
 
+import dataclasses
 import json
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from bilax import keys, loop, settings
+from bilax import settings
 from bilax.algorithms.protocol import Algorithm
-from bilax.oracle import from_parts
-from bilax.problem import Functions, Problem
-from bilax.sampler import Sampler, resolve
-from bilax.sweeps import groups_of, on_every_core, one_program
+from bilax.errors import unknown
+from bilax.oracle import Traced, traced
+from bilax.problem import Problem
+from bilax.running import loop
+from bilax.running.checks import first_state
+from bilax.running.sweep import groups_of, on_every_core, one_program
+from bilax.sampling import keys
+from bilax.sampling.samplers import Sampler
 from bilax.types import PyTree
 
 KEEP = 4  # one in so many survives a rung
@@ -28,9 +32,10 @@ KEEP = 4  # one in so many survives a rung
 class Trial(NamedTuple):
     """A setting, how far it was run, and how it did there (infinite if it diverged; smaller is better)."""
 
-    setting: str
+    algorithm: Any
     steps: int
     score: float
+    status: str  # "done", or "diverged" if numbers were met that are not finite
 
 
 def search(
@@ -51,58 +56,54 @@ def search(
     """
     candidates = one_program(candidates)
     lanes = min(lanes, len(candidates))
-    sampler, given = resolve(sampler), (problem.outer_data, problem.inner_data, keys.root(seed))
+    parts = traced(problem, sampler)
+    oracle = parts.oracle()
     left = list(range(len(candidates)))
-    states = [candidate.init(problem.x0, problem.y0) for candidate in candidates]
+    states = [first_state(problem, oracle, candidate, None, None) for candidate in candidates]
+    reached = [(s, loop.fresh_memory(c, s), jnp.ones((), bool)) for c, s in zip(candidates, states, strict=True)]
     best: dict[int, Trial] = {}
     done = 0
     for rung in range(rungs):
         goal = max(1, round(steps / KEEP ** (rungs - 1 - rung)))
         groups = list(groups_of(lanes, left))
-        tasks = [(*(_stack([row[i] for i in group]) for row in (candidates, states)), goal - done) for group in groups]
-        reached = on_every_core(_advance, (problem.functions, sampler), given, tasks)
-        for number, (group, after) in enumerate(zip(groups, reached, strict=True), 1):
+        tasks = [(*(_stack([row[i] for i in group]) for row in (candidates, reached)), goal - done) for group in groups]
+        results = on_every_core(_advance, (), (parts, keys.root(seed)), tasks)
+        for number, (group, after) in enumerate(zip(groups, results, strict=True), 1):
             for lane, i in enumerate(group):
-                states[i] = jax.tree.map(lambda leaf, lane=lane: leaf[lane], after)
+                reached[i] = jax.tree.map(lambda leaf, lane=lane: leaf[lane], after)
             announce(f"rung {rung + 1} of {rungs}: {min(number * lanes, len(left))} of {len(left)} settings")
         for i in left:
-            value = float(score(states[i].x, states[i].y))
-            best[i] = Trial(settings.write(candidates[i]), goal, value if math.isfinite(value) else math.inf)
+            best[i] = _judge(candidates[i], goal, reached[i], score)
         done = goal
         left = sorted(left, key=lambda i: best[i].score)[: math.ceil(len(left) / KEEP)]
     return sorted(best.values(), key=lambda trial: (-trial.steps, trial.score))
+
+
+def _judge(candidate: Any, steps: int, reached: tuple, score: Callable[[PyTree, PyTree], float]) -> Trial:
+    state, _, finite = reached
+    value = float(score(state.x, state.y)) if finite else math.inf
+    fine = bool(finite) and bool(loop.state_is_finite(state))
+    return Trial(candidate, steps, value if math.isfinite(value) else math.inf, "done" if fine else "diverged")
 
 
 def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
 
 
-@partial(loop.jit, static_argnums=(0, 1))
-def _advance(
-    functions: Functions,
-    sampler: Sampler,
-    outer_data: PyTree,
-    inner_data: PyTree,
-    stream: jax.Array,
-    algorithms: Any,
-    states: Any,
-    steps: int,
-) -> Any:
-    oracle = from_parts(functions, outer_data, inner_data, sampler)
+@loop.jit
+def _advance(problem: Traced, stream: jax.Array, algorithms: Any, reached: tuple, steps: int) -> tuple:
+    def one(algorithm: Algorithm, reached: tuple) -> tuple:
+        state, memory, finite = reached
+        state, memory, still = loop.repeat(problem, algorithm, stream, state, memory, steps)
+        return state, memory, finite & still
 
-    def one(algorithm: Algorithm, state: Any) -> Any:
-        def step(_: Any, s: Any) -> Any:
-            return algorithm.step(oracle, keys.at(stream, s.k), s)[0]
-
-        return jax.lax.fori_loop(0, steps, step, state)
-
-    return jax.vmap(one)(algorithms, states)
+    return jax.vmap(one)(algorithms, reached)
 
 
-def toml(setting: str) -> str:
+def toml(algorithm: Algorithm) -> str:
     """Return a setting as a TOML file that `bilax run` takes.
 
-    >>> print(toml("aid-cg[alpha=0.5,beta=0.1,T=10,N=3,S=64]"), end="")
+    >>> print(toml(settings.parse("aid-cg[alpha=0.5,N=3]")), end="")
     method = "aid-cg"
     <BLANKLINE>
     [parameters]
@@ -112,17 +113,15 @@ def toml(setting: str) -> str:
     N = 3
     S = 64
     """
-    name, inside = setting.rstrip("]").split("[")
-    values = (item.split("=") for item in inside.split(","))
-    lines = [f"{key} = {json.dumps(value) if value == 'auto' else value.lower()}" for key, value in values]
-    return "\n".join([f'method = "{name}"', "", "[parameters]", *lines]) + "\n"
+    lines = [f"{name} = {json.dumps(value)}" for name, value in settings.parameters(algorithm).items()]
+    return "\n".join([f'method = "{settings.name_of(algorithm)}"', "", "[parameters]", *lines]) + "\n"
 
 
-def grid(text: str, axes: dict[str, Sequence[float]]) -> list[Algorithm]:
+def grid(base: Algorithm, axes: Mapping[str, Sequence[float]]) -> list[Algorithm]:
     """Return a setting with every combination of the values of some of its hyper-parameters."""
-    base = settings.parse(text)
-    name, given = settings.write(base).rstrip("]").split("[")
-    kept = dict(item.split("=") for item in given.split(","))
-    values = np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1).reshape(-1, len(axes)) if axes else [[]]
-    chosen = [kept | {key: f"{value:.10g}" for key, value in zip(axes, row, strict=True)} for row in values]
-    return [settings.parse(f"{name}[{','.join(f'{k}={v}' for k, v in c.items())}]") for c in chosen]
+    names = [field.name for field in dataclasses.fields(base)]  # type: ignore[arg-type]
+    for name in axes:
+        if name not in names:
+            raise unknown(f"hyper-parameter of {settings.name_of(base)}", name, names)
+    chosen = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    return [dataclasses.replace(base, **values) for values in chosen]  # type: ignore[type-var]

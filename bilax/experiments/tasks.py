@@ -1,5 +1,6 @@
 """The problems that a run can be asked for by name."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -8,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bilax import datasets
-from bilax.names import unknown
+from bilax.errors import unknown
+from bilax.experiments.cleaning import kept_weights
 from bilax.problem import Problem
-from bilax.problems import HyperCleaning, hyper_cleaning, logistic
+from bilax.problems import hyper_cleaning, logistic
+from bilax.results import Result
 
 START_VARIANCE = 2 / 10  # of the paper's initial weights; it makes the initial loss on MNIST about 20
 
@@ -22,9 +25,9 @@ TITLES = {
 }
 
 
-class Made(NamedTuple):
+class LoadedTask(NamedTuple):
     problem: Problem
-    cleaning: HyperCleaning | None  # what there is to know about the labels, where labels are cleaned
+    keep: Callable[[Result], dict[str, np.ndarray]]  # what of a result is stored beside its rows
 
 
 @dataclass(frozen=True)
@@ -57,18 +60,24 @@ class Task:
         wrong = "" if self.noise is None else f", {100 * self.noise:g} % wrong labels"
         return TITLES[self.data] + wrong
 
-    def make(self, seed: int) -> Made:
+    @property
+    def picture(self) -> dict[str, Any]:
+        """What a picture shows first, and whether on a logarithmic axis."""
+        return {"y": "train_loss" if self.cleans else "test_loss", "log_y": self.cleans}
+
+    def load(self, seed: int) -> LoadedTask:
         """Load the data and decide by the seed what chance decides: the wrong labels, the split, the start."""
-        return _make(self, seed)
+        return _load(self, seed)
 
 
 @lru_cache(maxsize=1)  # methods are compared on the same problem, one after the other
-def _make(task: Task, seed: int) -> Made:
+def _load(task: Task, seed: int) -> LoadedTask:
     if not task.cleans:
         documents = datasets.newsgroups(seed=seed) if task.data == "newsgroups" else datasets.digit_documents(seed=seed)
-        return Made(logistic(documents), None)
+        return LoadedTask(logistic(documents), lambda result: {})
     load: Any = datasets.mnist if task.data == "mnist" else datasets.digits
     data = load(task.noise, seed=seed)
     shape = (data.classes, data.features.shape[1])
     y0 = np.random.default_rng([seed, 1]).normal(scale=START_VARIANCE**0.5, size=shape)
-    return Made(hyper_cleaning(data, C=0.001, y0=jnp.asarray(y0, jnp.float32)), data)
+    problem = hyper_cleaning(data, C=0.001, y0=jnp.asarray(y0, jnp.float32))
+    return LoadedTask(problem, lambda result: kept_weights(data, result))

@@ -1,6 +1,6 @@
 """The Neumann-series hypergradient estimator (Yang, Ji and Liang, 2021, Algorithm 3, equations 4 and 5)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -82,7 +82,7 @@ def with_larger_residuals(a: Estimate, b: Estimate) -> Estimate:
     return Estimate(a.value, jnp.maximum(a.growth, b.growth), jnp.maximum(a.residual, b.residual))
 
 
-def told(estimate: Estimate, eta: Scalar) -> dict[str, Scalar]:
+def told(estimate: Estimate, eta: Scalar) -> dict[str, Any]:
     """Return what a step tells of its series: `Info` has it for every method with one."""
     growth = estimate.growth
     return {"eta": eta, "growth": growth, "diverging": grew(growth), "residual": estimate.residual}

@@ -107,7 +107,8 @@ def _compute(operations: list[Operation], values: Values) -> None:
         if groups:
             # One group at a time, the largest: meanwhile others may grow. Of equals the last, which others wait for.
             shared, products = max(reversed(groups.items()), key=lambda group: len(group[1]))
-            values |= zip((product.outputs[0] for product in products), _take(products, shared, values, made_by))
+            taken = _take(products, shared, values, made_by)
+            values.update({product.outputs[0]: part for product, part in zip(products, taken, strict=True)})
         operations = [operation for operation in operations if operation.outputs[0] not in values]
 
 

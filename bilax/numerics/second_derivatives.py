@@ -1,6 +1,6 @@
 """Products with second derivatives of G(x, y, batch), in three ways.
 
-Each way returns, for a direction r in y, ``H r`` with H = grad_y^2 G, ``J r`` with J = grad_x grad_y G, and both of them
+Each way returns, for a direction r in y, ``H r`` with H = grad_y^2 G, ``J r`` with J = grad_x grad_y G, and both
 together with grad_y G from one linearisation.
 """
 

@@ -1,7 +1,7 @@
 """The paper's experiments as data: which methods, on which problem, with which settings, drawn against what.
 
 A recipe writes a method's setting for an outer step, an inner step and the step eta of the Neumann series. The
-paper's variant fills in what the paper states; the tuned variant what `bilax.experiments.tuning` found (tuned.toml).
+paper's variant fills in what the paper states; the tuned variant what `bilax.paper.searches` found (tuned.toml).
 
 What the paper leaves open is chosen here, alike for all methods. A published step that decreases has its stated size
 at k = 0 and a delay of 1000 iterations: MRBO's and MRBO(D)'s eta_k = (1000 / (1000 + k))^(1/3), SUSTAIN's alpha_k the
@@ -12,57 +12,63 @@ Q = 3 inner steps, because the paper counts it among the methods with Q = 3; it 
 """
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from typing import Any
 
+from bilax.algorithms import AIDFP, BSA, MRBO, MRBOD, MSTSA, STABLE, SUSTAIN, VRBO, Reverse, StocBiO
+from bilax.algorithms.protocol import Algorithm
+from bilax.experiments.jobs import FOREVER, Job
 from bilax.experiments.tasks import Task
+from bilax.hyperparameters import Eta
 
 SEEDS = 5
 VARIANTS = ("paper", "tuned")
 
-Recipe = Callable[[float, float, str], str]  # outer step, inner step, eta -> setting
+Recipe = Callable[[float, float, Eta], Any]  # outer step, inner step, eta -> setting
 
 
-def _delayed(outer: float, inner: float) -> str:
-    return f"gamma={outer:g},lam={inner:g},c1=0.5,c2=0.5,d=10,m=1000"
+def _delayed(outer: float, inner: float) -> dict[str, Any]:
+    return dict(gamma=outer, lam=inner, c1=0.5, c2=0.5, d=10.0, m=1000.0)
 
 
-def _sustain(outer: float, inner: float) -> str:
-    return f"c={10 * outer:g},c_b={inner / outer:g},c_f={0.5 / outer**2:g},c_g={0.5 / outer**2:g},w=1000"
+def _sustain(outer: float, inner: float) -> dict[str, Any]:
+    weight = 0.5 / outer**2
+    return dict(c=10 * outer, c_b=inner / outer, c_f=weight, c_g=weight, w=1000.0)
 
 
-def _mstsa(outer: float, inner: float) -> str:
-    return f"alpha={outer:g},beta={inner:g},c={0.5 / outer:g},w=1000"
+def _mstsa(outer: float, inner: float) -> dict[str, Any]:
+    return dict(alpha=outer, beta=inner, c=0.5 / outer, w=1000.0)
 
 
 def _vrbo(m: int) -> Recipe:
-    return lambda x, y, eta: f"vrbo[alpha={x:g},beta={y:g},m={m},q=3,Q=3,eta={eta},S1=1000,S2=500]"
+    return lambda x, y, eta: VRBO(alpha=x, beta=y, m=m, q=3, Q=3, eta=eta, S1=1000, S2=500)
 
 
 CLEANING: dict[str, Recipe] = {
     "VRBO": _vrbo(20),
-    "stocBiO": lambda x, y, eta: f"stocbio[beta={x:g},alpha={y:g},D=200,Q=3,eta={eta},S=1000]",
-    "MRBO": lambda x, y, eta: f"mrbo[{_delayed(x, y)},Q=3,eta={eta},S=1000]",
-    "AID-FP": lambda x, y, eta: f"aid-fp[alpha={x:g},beta={y:g},T=200,N=3,eta={eta}]",
-    "reverse": lambda x, y, eta: f"reverse[alpha={x:g},beta={y:g},T=200,K=3]",
-    "BSA": lambda x, y, eta: f"bsa[alpha={x:g},beta={y:g},T=200,Q=3,eta={eta},S=1]",
-    "MSTSA": lambda x, y, eta: f"mstsa[{_mstsa(x, y)},Q=3,eta={eta},S=1]",
-    "SUSTAIN": lambda x, y, eta: f"sustain[{_sustain(x, y)},Q=3,eta={eta},S=1]",
-    "STABLE": lambda x, y, eta: f"stable[alpha={x:g},beta={y:g},tau=0.1,S=1]",
+    "stocBiO": lambda x, y, eta: StocBiO(beta=x, alpha=y, D=200, Q=3, eta=eta, S=1000),
+    "MRBO": lambda x, y, eta: MRBO(**_delayed(x, y), Q=3, eta=eta, S=1000),
+    "AID-FP": lambda x, y, eta: AIDFP(alpha=x, beta=y, T=200, N=3, eta=eta),
+    "reverse": lambda x, y, eta: Reverse(alpha=x, beta=y, T=200, K=3),
+    "BSA": lambda x, y, eta: BSA(alpha=x, beta=y, T=200, Q=3, eta=eta, S=1),
+    "MSTSA": lambda x, y, eta: MSTSA(**_mstsa(x, y), Q=3, eta=eta, S=1),
+    "SUSTAIN": lambda x, y, eta: SUSTAIN(**_sustain(x, y), Q=3, eta=eta, S=1),
+    "STABLE": lambda x, y, eta: STABLE(alpha=x, beta=y, tau=0.1, S=1),
     **{f"VRBO-{m}": _vrbo(m) for m in (1, 10, 20, 50, 100)},
 }
 
 
 def _documents(S: int) -> dict[str, Recipe]:
     return {
-        "stocBiO": lambda x, y, eta: f"stocbio[beta={x:g},alpha={y:g},D=10,Q=10,eta={eta},S={S}]",
-        "MRBO": lambda x, y, eta: f"mrbo[{_delayed(x, y)},Q=10,eta={eta},S={S}]",
-        "MRBO(D)": lambda x, y, eta: f"mrbo-d[{_delayed(x, y)},N=10,Q=10,eta={eta},S={S}]",
-        "VRBO": lambda x, y, eta: f"vrbo[alpha={x:g},beta={y:g},m=3,q=2,Q=10,eta={eta},S1={S},S2={S}]",
-        "SUSTAIN": lambda x, y, eta: f"sustain[{_sustain(x, y)},Q=10,eta={eta},S={S}]",
-        "MSTSA": lambda x, y, eta: f"mstsa[{_mstsa(x, y)},Q=10,eta={eta},S={S}]",
+        "stocBiO": lambda x, y, eta: StocBiO(beta=x, alpha=y, D=10, Q=10, eta=eta, S=S),
+        "MRBO": lambda x, y, eta: MRBO(**_delayed(x, y), Q=10, eta=eta, S=S),
+        "MRBO(D)": lambda x, y, eta: MRBOD(**_delayed(x, y), N=10, Q=10, eta=eta, S=S),
+        "VRBO": lambda x, y, eta: VRBO(alpha=x, beta=y, m=3, q=2, Q=10, eta=eta, S1=S, S2=S),
+        "SUSTAIN": lambda x, y, eta: SUSTAIN(**_sustain(x, y), Q=10, eta=eta, S=S),
+        "MSTSA": lambda x, y, eta: MSTSA(**_mstsa(x, y), Q=10, eta=eta, S=S),
     }
 
 
@@ -76,9 +82,9 @@ class Family:
     tuned_on: Task
     budget: float  # seconds in the algorithm, per run
 
-    def setting(self, method: str, variant: str) -> str:
+    def algorithm(self, method: str, variant: str) -> Algorithm:
         if variant == "paper" or method in UNTUNED:
-            return self.recipes[method](*self.steps.get(method, self.steps[""]), "0.5")
+            return self.recipes[method](*self.steps.get(method, self.steps[""]), 0.5)
         found = tuned()[self.search][method.split("-")[0] if method.startswith("VRBO-") else method]
         return self.recipes[method](found["outer"], found["inner"], "auto")
 
@@ -104,7 +110,7 @@ SEARCHED = (MNIST, NEWS_100)  # batches of 1000 have the steps that were found w
 
 @lru_cache
 def tuned() -> dict[str, dict[str, dict[str, float]]]:
-    return tomllib.loads(files("bilax.experiments").joinpath("tuned.toml").read_text())
+    return tomllib.loads(files("bilax.paper").joinpath("tuned.toml").read_text())
 
 
 @dataclass(frozen=True)
@@ -155,3 +161,17 @@ EXPERIMENTS = {
         _news("fig7b", "7 (b): 20 Newsgroups, batches of 1000, loss", NEWS_1000, "test_loss"),
     )
 }
+
+
+def jobs(
+    experiment: Experiment, variant: str, seeds: Sequence[int], budget: float | None, task: Task | None = None
+) -> Iterator[Job]:
+    """Return the runs of an experiment; ``task`` replaces the paper's data."""
+    for seed in seeds:
+        for method in experiment.methods:
+            algorithm = experiment.family.algorithm(method, variant)
+            yield Job(task or experiment.task, algorithm, seed, sampler_of(method), FOREVER, budget, method, variant)
+
+
+def sampler_of(method: str) -> str:
+    return "full" if method in FULL_BATCH else "iid"

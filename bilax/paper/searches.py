@@ -7,16 +7,15 @@ the validation loss: the outer objective, which needs no clean training labels. 
 
 from collections.abc import Callable
 from datetime import date
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bilax import settings
-from bilax.environment import environment
-from bilax.experiments.execute import sampler_of
-from bilax.experiments.specs import SEARCHED, UNTUNED, Family
-from bilax.experiments.tuning import search
+from bilax.experiments.search import search
+from bilax.paper.figures import SEARCHED, UNTUNED, Family, sampler_of
 from bilax.problem import Problem
-from bilax.runner import solve
+from bilax.running.solve import solve
+from bilax.storage.environment import environment
 
 GRIDS = {  # outer steps, inner steps: 25 settings per method
     "mnist": ((0.1, 10, 300, 3000, 30_000), (0.001, 0.01, 0.03, 0.1, 0.3)),
@@ -26,7 +25,7 @@ RUNGS, LANES = 3, 7  # 25 settings to a sixteenth of the horizon, 7 to a quarter
 PILOT = 2.0  # seconds
 
 
-def run(
+def search_all(
     out: Path,
     *,
     scale: float = 1.0,
@@ -49,16 +48,10 @@ def run(
 
 
 def _entry(family: Family, method: str, scale: float, announce: Callable[[str], None]) -> list[str]:
-    problem = family.tuned_on.make(0).problem
+    problem = family.tuned_on.load(0).problem
     sampler = sampler_of(method)
-    outer, inner = GRIDS[family.search]
-    recipe = family.recipes[method]
-    points: dict[str, tuple[float, float]] = {}
-    candidates: list[Any] = []
-    for x in outer:
-        for y in inner:
-            candidates.append(settings.parse(recipe(x, y, "auto")))
-            points[settings.write(candidates[-1])] = (x, y)
+    points = list(product(*GRIDS[family.search]))
+    candidates = [family.recipes[method](x, y, "auto") for x, y in points]
     steps = max(4, round(scale * family.budget / _pace(problem, candidates[0], sampler)))
 
     def score(x: Any, y: Any) -> float:
@@ -66,15 +59,14 @@ def _entry(family: Family, method: str, scale: float, announce: Callable[[str], 
         return float(problem.metrics(x, y)["val_loss"])
 
     trials = search(problem, candidates, score, steps=steps, rungs=RUNGS, lanes=LANES, sampler=sampler)
-    best = points[trials[0].setting]
-    announce(f"{family.search}: {method}: outer {best[0]:g}, inner {best[1]:g}, validation loss {trials[0].score:.4g}")
-    listed = ", ".join(
-        f"[{points[t.setting][0]:g}, {points[t.setting][1]:g}, {t.steps}, {t.score:.4g}]" for t in trials
-    )
+    tried = [(*points[candidates.index(t.algorithm)], t.steps, t.score) for t in trials]
+    outer, inner, _, loss = tried[0]
+    announce(f"{family.search}: {method}: outer {outer:g}, inner {inner:g}, validation loss {loss:.4g}")
+    listed = ", ".join(f"[{x:g}, {y:g}, {k}, {score:.4g}]" for x, y, k, score in tried)
     return [
         f'[{family.search}."{method}"]',
-        f"outer = {best[0]:g}",
-        f"inner = {best[1]:g}",
+        f"outer = {outer:g}",
+        f"inner = {inner:g}",
         f"steps = {steps}",
         f"trials = [{listed}]",
     ]

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bilax.theory import Constants
 from bilax.problem import Problem
+from bilax.theory import Constants
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from bilax.report import curves
+from bilax.report.labels import label, style_of
 from bilax.report.page import Figure
-from bilax.report.words import look, words
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Chart:
     figure: Figure
 
     @cached_property
-    def runs(self) -> list[list[curves.Run]]:
+    def runs(self) -> list[list[curves.SeedRun]]:
         """The runs of every method."""
         return [curves.runs(self.figure.table, method.name) for method in self.figure.methods]
 
@@ -55,6 +55,10 @@ class Chart:
             labels.append(method.name + warning)
         return labels
 
+    def label(self, column: str) -> str:
+        """The name of a column in words."""
+        return label(column, self.figure.labels)
+
     def spread(self) -> str:
         """Say what lines and bands are."""
         counts = sorted({len(some) for some in self.runs if some})
@@ -85,9 +89,9 @@ class Chart:
                     for curve in self.curves(x, y)
                 ]
         return {
-            "words": {name: words(name) for name in (*axes, *metrics)},
+            "words": {name: self.label(name) for name in (*axes, *metrics)},
             "methods": self.labels,
-            "looks": [look(number)._asdict() for number in range(len(self.figure.methods))],
+            "looks": [style_of(number)._asdict() for number in range(len(self.figure.methods))],
             "views": {y: curves.view(self.curves(axes[0], y)) for y in metrics},
             "curves": drawn,
             "pool": list(pool),

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bilax.report.needs import needs
-from bilax.report.words import AXES, LABELS
+from bilax.report.labels import AXES, NOT_MEASURED
+from bilax.report.optional_imports import required
 
 if TYPE_CHECKING:
     import pandas
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 POINTS = 80  # of a curve, at most
 QUARTILES_FROM = 5  # seeds; with fewer of them the band goes from the lowest to the highest
 
-Run = dict[str, np.ndarray]  # the columns of one seed, in the order of the measurements
+SeedRun = dict[str, np.ndarray]  # the columns of one seed, in the order of the measurements
 
 
 class Curve(NamedTuple):
@@ -25,25 +25,27 @@ class Curve(NamedTuple):
     seeds: np.ndarray  # how many are behind each point
 
 
-def runs(table: "pandas.DataFrame", method: str) -> list[Run]:
+def runs(table: "pandas.DataFrame", method: str) -> list[SeedRun]:
     """Return the runs of a method, one for each seed; columns that are not numbers become NaN."""
     if "method" not in table or "seed" not in table:
         return []
-    to_numeric = needs("pandas").to_numeric
+    to_numeric = required("pandas").to_numeric
     rows = table[table["method"] == method]
     return [
         {
-            str(name): column.to_numpy() if name in LABELS else np.asarray(to_numeric(column, errors="coerce"), float)
+            str(name): column.to_numpy()
+            if name in NOT_MEASURED
+            else np.asarray(to_numeric(column, errors="coerce"), float)
             for name, column in run.items()
         }
         for _, run in rows.groupby("seed", sort=False, dropna=False)
     ]
 
 
-def columns(everything: Sequence[Run]) -> tuple[list[str], list[str]]:
+def columns(everything: Sequence[SeedRun]) -> tuple[list[str], list[str]]:
     """Return the axes along which something moves, and the metrics of which something was measured."""
     axes, metrics = [], []
-    for name in dict.fromkeys(name for run in everything for name in run if name not in LABELS):
+    for name in dict.fromkeys(name for run in everything for name in run if name not in NOT_MEASURED):
         values = np.concatenate([run[name] for run in everything if name in run])
         values = values[np.isfinite(values)]
         if name in AXES and len(np.unique(values)) > 1:
@@ -53,7 +55,7 @@ def columns(everything: Sequence[Run]) -> tuple[list[str], list[str]]:
     return sorted(axes, key=list(AXES).index), metrics
 
 
-def along(some: Sequence[Run], x: str, y: str) -> Curve | None:
+def along(some: Sequence[SeedRun], x: str, y: str) -> Curve | None:
     """Return the curve of one metric along one axis over the runs of a method."""
     return aggregate([(run[x], run[y]) for run in some if x in run and y in run])
 
@@ -103,7 +105,7 @@ def _clean(x, y) -> tuple[np.ndarray, np.ndarray]:
     return x, y[finite][::-1][first]
 
 
-def last(some: Sequence[Run], column: str) -> float:
+def last(some: Sequence[SeedRun], column: str) -> float:
     """Return the median over runs of the last value that each of them measured, NaN if there is none."""
     measured = [run[column][~np.isnan(run[column])] for run in some if column in run]
     ends = [values[-1] for values in measured if len(values)]

@@ -1,5 +1,6 @@
-"""Words for the columns of a table, and looks for the curves: the same in the page and in the pictures."""
+"""Labels for the columns of a table, and styles for the curves: the same in the page and in the pictures."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 AXES = {
@@ -12,31 +13,24 @@ AXES = {
     "HV": "Hessian-vector products",
     "HINV": "Hessian factorisations",
 }
-METRICS = {
-    "train_loss": "loss on the true training labels",
-    "val_loss": "loss on the trusted samples",
-    "test_loss": "loss on the test samples",
-    "test_accuracy": "accuracy on the test samples",
-    "auroc": "AUROC of finding wrong labels",
-    "weight_clean": "mean weight of right labels",
-    "weight_corrupted": "mean weight of wrong labels",
+METRICS = {  # of every run; a figure brings the words for its own
     "norm_v": "norm of the hypergradient estimate",
+    "norm_u": "norm of the inner gradient estimate",
     "residual": "residual of the linear system",
 }
-MAIN = ("train_loss", "val_loss", "test_loss", "test_accuracy", "auroc")  # shown in the table of final values
-LABELS = ("method", "seed", "status")  # columns that are neither axis nor metric
+NOT_MEASURED = ("method", "seed", "status")  # columns that are neither axis nor metric
 
 
-def words(column: str) -> str:
+def label(column: str, own: Mapping[str, str] = {}) -> str:  # never changed
     """Return the name of a column in words.
 
-    >>> words("val_loss"), words("norm_of_x")
+    >>> label("val_loss", {"val_loss": "loss on the trusted samples"}), label("norm_of_x")
     ('loss on the trusted samples', 'norm of x')
     """
-    return AXES.get(column) or METRICS.get(column) or column.replace("_", " ")
+    return own.get(column) or AXES.get(column) or METRICS.get(column) or column.replace("_", " ")
 
 
-class Look(NamedTuple):
+class Style(NamedTuple):
     light: str  # the colour on white paper
     dark: str  # and on a dark screen
     dash: tuple[int, ...]  # pixels drawn and left out, empty for a solid line
@@ -69,7 +63,7 @@ MARKERS = {  # plotly's name -> matplotlib's, and a path around (0, 0) for the l
 }
 
 
-def look(number: int) -> Look:
+def style_of(number: int) -> Style:
     """Return how a curve is drawn; the lengths of the lists make the first 70 differ, and neighbours also in grey."""
     light, dark = COLOURS[number % len(COLOURS)]
-    return Look(light, dark, DASHES[number % len(DASHES)], tuple(MARKERS)[number % len(MARKERS)])
+    return Style(light, dark, DASHES[number % len(DASHES)], tuple(MARKERS)[number % len(MARKERS)])

@@ -7,15 +7,15 @@ from typing import Any
 def check_installed() -> None:
     """Refuse now what a report would refuse later."""
     for module in ("pandas", "plotly", "matplotlib"):
-        needs(module)
+        required(module)
 
 
-def needs(module: str) -> Any:
+def required(module: str) -> Any:
     """Import a module late, or say how to get it.
 
-    >>> needs("json").dumps([1])
+    >>> required("json").dumps([1])
     '[1]'
-    >>> needs("no_such_module")
+    >>> required("no_such_module")
     Traceback (most recent call last):
     ImportError: a report needs no_such_module: pip install 'bilax[report]'
     """

@@ -3,8 +3,8 @@
 import base64
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -40,9 +40,11 @@ class Figure:
     table: "pandas.DataFrame"
     methods: tuple[Method, ...]  # in the order of the curves
     x: str = "seconds"  # shown first
-    y: str = "train_loss"
+    y: str = ""  # the first metric, if there is none of this name
     log_x: bool = False
     log_y: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)  # of metrics, in words
+    main: tuple[str, ...] = ()  # metrics that the table of final values has
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,10 @@ def write(page: Page, folder: Path) -> Path:
 def assemble(page: Page) -> str:
     """Return the page as one string of HTML that refers to nothing outside of itself."""
     from bilax.report import html, sections
-    from bilax.report.needs import needs
+    from bilax.report.optional_imports import required
 
     parts = {name: resources.files("bilax.report").joinpath(name).read_text("utf-8") for name in _PARTS}
-    plotly = needs("plotly.offline").get_plotlyjs() if page.figures else ""
+    plotly = required("plotly.offline").get_plotlyjs() if page.figures else ""
     body = [sections.contents(page), sections.verdicts(page.verdicts)]
     body += [sections.figure(figure) for figure in page.figures]
     body += [sections.gallery(gallery, number) for number, gallery in enumerate(page.galleries, 1)]

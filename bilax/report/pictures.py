@@ -10,9 +10,9 @@ import numpy as np
 
 from bilax.report import curves
 from bilax.report.chart import Chart
-from bilax.report.needs import needs
+from bilax.report.labels import MARKERS, style_of
+from bilax.report.optional_imports import required
 from bilax.report.page import Figure
-from bilax.report.words import MARKERS, look, words
 
 _STYLE: dict[str, Any] = {
     "font.size": 10,
@@ -31,8 +31,8 @@ _METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Creator":
 
 def draw(figure: Figure, folder: Path) -> list[Path]:
     """Write a figure as it is first shown, as PNG and as PDF."""
-    matplotlib = needs("matplotlib")
-    figures = needs("matplotlib.figure")
+    matplotlib = required("matplotlib")
+    figures = required("matplotlib.figure")
     chart = Chart(figure)
     with matplotlib.rc_context(_STYLE):
         # Not by pyplot: it would keep the figure, and choose a window to show it in.
@@ -57,7 +57,7 @@ def _fill(sheet: Any, axis: Any, chart: Chart) -> None:
     for number, (label, curve) in enumerate(zip(chart.labels, drawn, strict=True)):
         if curve is None:
             continue
-        style = look(number)
+        style = style_of(number)
         # matplotlib measures dashes in widths of the line.
         dash = (0, tuple(part / 2 for part in style.dash)) if style.dash else "solid"
         points = max(1, round(len(curve.x) / 8))
@@ -67,8 +67,8 @@ def _fill(sheet: Any, axis: Any, chart: Chart) -> None:
         )  # fmt: skip
         axis.fill_between(curve.x, curve.low, curve.high, color=style.light, alpha=0.14, lw=0)
         names.append(label)
-    axis.set_xlabel(words(chart.x), parse_math=False)
-    axis.set_ylabel(words(chart.y), parse_math=False)
+    axis.set_xlabel(chart.label(chart.x), parse_math=False)
+    axis.set_ylabel(chart.label(chart.y), parse_math=False)
     if figure.log_x:
         axis.set_xscale("log", nonpositive="mask")  # the start, at 0, is not to be seen
         _ticks(axis.xaxis)
@@ -86,14 +86,14 @@ def _ticks(axis: Any) -> None:
     """Label a logarithmic axis that spans few powers of ten by 0.5, 1, 2, 5 and so on."""
     low, high = axis.get_view_interval()
     if high < 1000 * low:
-        axis.set_major_locator(needs("matplotlib.ticker").LogLocator(subs=(1, 2, 5)))
+        axis.set_major_locator(required("matplotlib.ticker").LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("")
 
 
 def specimen(image: np.ndarray) -> str:
     """Return an image as a data URI: its lowest value white, like paper, its highest black."""
-    pillow = needs("PIL.Image")
+    pillow = required("PIL.Image")
     values = np.asarray(image, float)
     if values.ndim != 2:
         raise ValueError(f"the image of a specimen has the shape {values.shape}; give a two-dimensional one.")

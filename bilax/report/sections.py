@@ -6,9 +6,9 @@ from collections import Counter
 from bilax.report import curves
 from bilax.report.chart import Chart
 from bilax.report.html import Html, data, join, paragraphs, tag
+from bilax.report.labels import MARKERS, style_of
 from bilax.report.page import Figure, Gallery, Method, Page, Verdict
 from bilax.report.pictures import specimen
-from bilax.report.words import MAIN, MARKERS, look, words
 
 _SIGNS = {"holds": "✓", "fails": "✗", "undecided": "?"}  # so that colour says nothing alone
 
@@ -95,8 +95,8 @@ def _controls(chart: Chart) -> Html:
         legend.append(tag("label", box, _swatch(number), tag("span", label), class_="method"))
     return tag(
         "div",
-        _select("x", "Horizontal axis", axes, chart.x),
-        _select("y", "Vertical axis", metrics, chart.y),
+        _select("x", "Horizontal axis", axes, chart),
+        _select("y", "Vertical axis", metrics, chart),
         _checkbox("log_x", "log x", chart.figure.log_x),
         _checkbox("log_y", "log y", chart.figure.log_y),
         tag("fieldset", *legend, class_="methods"),
@@ -106,8 +106,9 @@ def _controls(chart: Chart) -> Html:
     )
 
 
-def _select(name: str, label: str, columns: list[str], chosen: str) -> Html:
-    options = [tag("option", words(column), value=column, selected=column == chosen) for column in columns]
+def _select(name: str, label: str, columns: list[str], chart: Chart) -> Html:
+    chosen = getattr(chart, name)
+    options = [tag("option", chart.label(column), value=column, selected=column == chosen) for column in columns]
     return tag("label", f"{label} ", tag("select", *options, name=name))
 
 
@@ -116,7 +117,7 @@ def _checkbox(name: str, label: str, checked: bool) -> Html:
 
 
 def _swatch(number: int) -> Html:
-    style = look(number)
+    style = style_of(number)
     line = tag("path", d="M0 7H34", stroke_dasharray=" ".join(map(str, style.dash)) or None, class_="line")
     marker = tag("path", d=MARKERS[style.marker][1], transform="translate(17 7)", class_="marker")
     colours = f"--light:{style.light};--dark:{style.dark}"
@@ -128,7 +129,7 @@ def _finals(chart: Chart) -> Html:
     if chart.empty:
         return Html("")
     axes, metrics = chart.columns
-    shown = list(dict.fromkeys([chart.y, *(name for name in MAIN if name in metrics)]))
+    shown = list(dict.fromkeys([chart.y, *(name for name in chart.figure.main if name in metrics)]))
     shown += [name for name in ("seconds", "k", "samples") if name in axes]
     status = any("status" in run for some in chart.runs for run in some)
     rows = []
@@ -140,7 +141,7 @@ def _finals(chart: Chart) -> Html:
             ends = [str(run["status"][-1]) for run in some]
             inside.append(tag("td", ends[0] if len(set(ends)) == 1 else _tally(ends), class_="status"))
         rows.append(tag("tr", *inside))
-    heads = ["Method", *(words(column) for column in shown), "seeds", *(["status"] if status else [])]
+    heads = ["Method", *(chart.label(column) for column in shown), "seeds", *(["status"] if status else [])]
     return _table(heads, rows, "Final values: median over seeds of the last one measured")
 
 

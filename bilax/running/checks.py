@@ -55,7 +55,8 @@ def check_state(algorithm: Any, state: Any) -> None:
     k = jax.eval_shape(jnp.asarray, state.k)
     if k.shape != () or not jnp.issubdtype(k.dtype, jnp.integer):
         raise TypeError(
-            f"{type(algorithm).__name__}: k must be one int32 number, jnp.zeros((), jnp.int32) at first; got {state.k!r}."
+            f"{type(algorithm).__name__}: k must be one int32 number, at first jnp.zeros((), jnp.int32); "
+            f"got {state.k!r}."
         )
 
 

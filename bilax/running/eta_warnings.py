@@ -31,7 +31,8 @@ def check_start(algorithm: Algorithm, problem: Traced, state: Any) -> bool:
             continue
         L = _measured_L(problem, state)
         if float(eta) * L > 1:
-            _warn(algorithm, f"{name} = {float(eta):.3g} is too large for the Neumann series", L)
+            of = algorithm.__dataclass_fields__[name].metadata["of"]  # type: ignore[attr-defined]
+            _warn(algorithm, f"{name} = {float(eta):.3g} is too large for {of}", L, name)
             return True
     return False
 
@@ -47,19 +48,20 @@ def warn_series_grows(algorithm: Algorithm, problem: Traced, state: Any, info: I
         f"the Neumann series grows at step {int(state.k)}: with eta = {eta:.3g} its residual gets {growth:.4g} "
         "times larger from one term to the next, so the hypergradient cannot be trusted",
         L,
+        "eta",
     )
 
 
-def _warn(algorithm: Algorithm, what: str, L: float) -> None:
+def _warn(algorithm: Algorithm, what: str, L: float, name: str) -> None:
     remedy = (
-        'eta="auto" lowers it each time; that it went on suggests an inner loss that is not convex in y, or samples '
+        f'{name}="auto" lowers it each time; that it went on suggests an inner loss that is not convex in y, or samples '
         "that are far more curved than most: larger batches help then."
         if auto_steps(algorithm)
-        else 'Set eta below this, or eta="auto".'
+        else f'Set {name} below this, or {name}="auto".'
     )
     warnings.warn(
         f"{type(algorithm).__name__}: {what}. The largest eigenvalue of the inner Hessian is L = {L:.3g} here; the "
-        f"largest safe eta is 1/L = {1 / L:.3g}. {remedy}",
+        f"largest safe {name} is 1/L = {1 / L:.3g}. {remedy}",
         UnsafeEta,
         stacklevel=_outside(),
     )
@@ -70,7 +72,7 @@ def _outside() -> int:
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("bilax."):
         frame, level = frame.f_back, level + 1
-    return level - 1
+    return level
 
 
 def _measured_L(problem: Traced, state: Any) -> float:

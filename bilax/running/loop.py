@@ -155,7 +155,7 @@ def record(
     steps: int,
     observe: Callable[[Any], PyTree] = lambda state: (),
 ) -> tuple[Any, Info, PyTree]:
-    """Take so many steps whatever happens; return the last state, and of every step its `Info` and what was observed."""
+    """Take so many steps whatever happens; return the last state, every `Info`, and what was observed before each."""
 
     def step(carry: tuple[Any, Memory], _: None) -> tuple[tuple[Any, Memory], tuple[Info, PyTree]]:
         seen = observe(carry[0])
@@ -199,7 +199,7 @@ def _canonical(info: Info) -> Info:
 
 def _own_dtype(value: Any) -> Any:
     kind = jnp.result_type(value)
-    return bool if kind == bool else jnp.int32 if jnp.issubdtype(kind, jnp.integer) else float
+    return bool if jnp.issubdtype(kind, jnp.bool_) else jnp.int32 if jnp.issubdtype(kind, jnp.integer) else float
 
 
 def _none() -> Counts:

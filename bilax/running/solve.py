@@ -3,7 +3,7 @@
 import time
 from collections import namedtuple
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -237,7 +237,7 @@ def without_memory(state: Any) -> tuple[Any, loop.Memory | None]:
     return (state, None) if kind is None else (kind(*state[:-1]), state.memory)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _with_memory(kind: type) -> type:
     made = namedtuple(kind.__name__, (*kind._fields, "memory"))  # type: ignore[attr-defined, misc]
     made.method_state = kind  # type: ignore[attr-defined]

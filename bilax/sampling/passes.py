@@ -1,7 +1,8 @@
 """All samples of a level: exact means over them, and fixed blocks that have an identity."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,8 @@ def exact_mean(data: PyTree, fn: Callable[[PyTree], PyTree]) -> PyTree:
     return total if chunks.short == 0 else axpy(chunks.short / n, fn(chunks.last()), total)
 
 
-class Blocks(NamedTuple):
+@dataclass(frozen=True)
+class Blocks:
     """The data cut into contiguous blocks of ``length`` samples; the last one may be shorter.
 
     >>> blocks = Blocks(jnp.arange(10.0), 4)

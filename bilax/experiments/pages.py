@@ -1,0 +1,120 @@
+"""From a folder of runs to a page: one figure for each problem that methods were run on."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bilax.experiments.metrics import METRICS
+from bilax.report import Figure, Method
+from bilax.report.optional_imports import required
+from bilax.storage.runs import ROWS, manifests, read_rows
+
+if TYPE_CHECKING:
+    import pandas
+
+LABELS = {name: metric.label for name, metric in METRICS.items()}
+MAIN = tuple(name for name, metric in METRICS.items() if metric.main)
+
+
+class StoredRun(NamedTuple):
+    folder: Path
+    facts: dict[str, Any]
+
+    @property
+    def started(self) -> bool:
+        """Whether it has measured something."""
+        return (self.folder / ROWS).is_file()
+
+
+def stored_runs(folder: str | Path) -> list[StoredRun]:
+    """Return the runs below a folder."""
+    if not Path(folder).is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}; `bilax run` and `bilax reproduce` make one.")
+    runs = [StoredRun(path, facts) for path, facts in manifests(folder).items()]
+    if not any(run.started for run in runs):
+        raise ValueError(f"{folder} holds no runs; `bilax run` and `bilax reproduce` write them.")
+    return runs
+
+
+class Plate(NamedTuple):
+    """A figure that runs make, and which experiment it is (None for runs of one's own)."""
+
+    figure: Figure
+    experiment: str | None
+    variant: str
+    runs: list[StoredRun]
+
+
+def own_plates(runs: list[StoredRun]) -> list[Plate]:
+    """Return the plates of runs that belong to no experiment, one per problem."""
+    plates = []
+    for task in dict.fromkeys(run.facts["task"] for run in runs):
+        these = [run for run in runs if run.facts["task"] == task]
+        found: dict[str, list[StoredRun]] = {}
+        for run in these:
+            found.setdefault(_label(run, these), []).append(run)
+        figure = Figure(
+            name="runs-" + task.replace(".", "_"),
+            title=these[0].facts["title"],
+            caption="",
+            table=measurements(found),
+            methods=tuple(method(label, some) for label, some in found.items()),
+            **these[0].facts.get("picture", {}),
+            labels=LABELS,
+            main=MAIN,
+        )
+        plates.append(Plate(figure, None, "own", [run for some in found.values() for run in some]))
+    return plates
+
+
+def _label(run: StoredRun, others: list[StoredRun]) -> str:
+    """Return the shortest name that tells a run's curve from the others: its method, its setting, or all about it."""
+    namesakes = [other for other in others if other.facts["method"] == run.facts["method"]]
+    kinds = {tuple(other.facts[name] for name in ("setting", "sampler", "steps", "budget")) for other in namesakes}
+    if len(kinds) == 1:
+        return run.facts["method"]
+    facts = run.facts
+    if len({kind[0] for kind in kinds}) == len(kinds):
+        return facts["setting"]
+    steps = f", {facts['budget']:g} s" if facts["budget"] else f", {facts['steps']} steps"
+    return f"{facts['setting']}, {facts['sampler']}{steps}"
+
+
+def measurements(found: dict[str, list[StoredRun]]) -> "pandas.DataFrame":
+    pandas: Any = required("pandas")
+    rows = [
+        {"method": name, "seed": run.facts["seed"], "status": run.facts["status"], **row}
+        for name, runs in found.items()
+        for run in runs
+        for row in read_rows(run.folder)
+    ]
+    return pandas.DataFrame(rows, columns=None if rows else ["method", "seed", "status", "k", "seconds"])
+
+
+def method(name: str, runs: list[StoredRun]) -> Method:
+    notes = []
+    ends = Counter(run.facts["status"] for run in runs)
+    notes += [
+        f"{count} of {len(runs)} runs {status}"
+        for status, count in ends.items()
+        if status not in ("done", "converged", "timeout")
+    ]
+    if any(run.facts.get("warnings") for run in runs):
+        notes.append(next(run.facts["warnings"][0] for run in runs if run.facts.get("warnings")))
+    first = runs[0].facts
+    sampler = "" if first["sampler"] == "iid" else f", sampler {first['sampler']}"
+    return Method(name, first["setting"] + sampler, first["command"], "; ".join(notes))
+
+
+def facts(runs: list[StoredRun]) -> list[tuple[str, str]]:
+    """Return how the runs were made: versions, machine, commits."""
+    last = max(runs, key=lambda run: run.facts["started"]).facts
+    first = min(run.facts["started"] for run in runs)
+    statuses = Counter(run.facts["status"] for run in runs)
+    return [
+        ("runs", ", ".join(f"{count} {status}" for status, count in statuses.items())),
+        ("begun", f"{first} to {last['started']}"),
+        ("versions", ", ".join(f"{name} {version}" for name, version in last["versions"].items())),
+        ("machine", ", ".join(str(value) for value in last["machine"].values())),
+        ("commits", ", ".join(sorted({str(run.facts["commit"] or "unknown") for run in runs}))),
+    ]
