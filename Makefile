@@ -5,11 +5,13 @@ BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export PYTHONUTF8 = 1
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test check-method docs lint bench clean
 
 help:
 	@echo "make demo   clean the wrong labels of handwritten digits with MRBO and VRBO, print a table, draw a picture"
 	@echo "make test   run the tests"
+	@echo "make check-method NAME=mrbo   run the tests that concern one method"
+	@echo "make docs   write what is made from the code into docs/"
 	@echo "make lint   check the format, the style and the types"
 	@echo "make bench  measure the speed, next to the machine's limit and to PyTorch (13 minutes)"
 	@echo "make clean  remove the environment and what was generated"
@@ -32,6 +34,13 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest --numprocesses 2 --durations 10
+
+NAME ?= mrbo
+check-method: $(VENV)/.test
+	$(BIN)/python -m pytest --numprocesses 2 --method $(NAME) tests bilax/algorithms
+
+docs: $(VENV)/.test
+	$(BIN)/python -c 'from pathlib import Path; from bilax.cli import catalogue; catalogue.write(Path("docs/methods.md"))'
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check

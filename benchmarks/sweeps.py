@@ -16,7 +16,8 @@ import numpy as np
 from speed import random_cleaning
 
 import bilax
-from bilax import loop, sweeps
+from bilax.running import loop
+from bilax.running import sweep as sweeps
 from bilax.storage.environment import environment
 
 CASES = {  # batch, steps (most of a second for one member), eta

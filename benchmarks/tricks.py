@@ -48,11 +48,14 @@ def looking_at_the_state(step):
 
 TRICKS = {
     "both points of a recursion together": [
-        ("bilax.algorithms.mrbo.both", one_after_the_other),
-        ("bilax.algorithms.sustain.both", one_after_the_other),
+        ("bilax.algorithms.mrbo.at_two_points", one_after_the_other),
+        ("bilax.algorithms.sustain.at_two_points", one_after_the_other),
     ],
-    "point and direction in one product": [("bilax.oracle.merged", lambda fn: fn)],
-    "keys without loops": [("bilax.keys._threefry", with_a_loop), ("bilax.keys._derive", with_a_loop)],
+    "point and direction in one product": [("bilax.numerics.second_derivatives.share_products", lambda fn: fn)],
+    "keys without loops": [
+        ("bilax.sampling.keys._threefry", with_a_loop),
+        ("bilax.sampling.keys._derive", with_a_loop),
+    ],
     "a step looks at its norms, not at the state": [
         ("bilax.algorithms.mrbo.MRBO.step", looking_at_the_state(bilax.MRBO.step)),
         ("bilax.algorithms.sustain.SUSTAIN.step", looking_at_the_state(bilax.SUSTAIN.step)),

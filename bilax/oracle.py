@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from bilax.numerics.tree import size
 from bilax.problem import Functions, Loss, Problem, unconstrained
@@ -132,8 +131,9 @@ class TracedOracle:
 
     def tree_flatten(self):
         leaves, structure = jax.tree.flatten(self.given)
-        arrays = [leaf if isinstance(leaf, (jax.Array, np.ndarray)) else None for leaf in leaves]
-        others = tuple(None if isinstance(leaf, (jax.Array, np.ndarray)) else leaf for leaf in leaves)
+        static = [callable(leaf) or isinstance(leaf, int) for leaf in leaves]
+        arrays = [None if is_static else leaf for leaf, is_static in zip(leaves, static, strict=True)]
+        others = tuple(leaf if is_static else None for leaf, is_static in zip(leaves, static, strict=True))
         return arrays, (structure, others)
 
     @classmethod

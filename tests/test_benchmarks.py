@@ -54,6 +54,6 @@ def flops(jaxpr, every=1):
 )
 def test_the_bare_products_are_those_of_a_step(bare, algorithm, products, every):
     oracle = make_oracle(PROBLEM)
-    state = algorithm.init(PROBLEM.x0, PROBLEM.y0)
+    state = algorithm.init(oracle, PROBLEM.x0, PROBLEM.y0)
     jaxpr = jax.make_jaxpr(lambda state: algorithm.step(oracle, keys.at(keys.root(0), 0), state)[0])(state)
     assert flops(jaxpr.jaxpr, every) == pytest.approx(bare.flops(products(bare), FEATURES))

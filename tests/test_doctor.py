@@ -16,8 +16,8 @@ import pytest
 from rich.console import Console
 
 import bilax
-from bilax import environment
 from bilax.cli import doctor
+from bilax.storage import environment
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,7 @@ def test_tol_does_not_take_the_zero_of_the_start_for_convergence():
             return State(jnp.zeros((), jnp.int32), x0, y0, jnp.zeros_like(x0))
 
         def step(self, oracle, key, s):
-            return State(s.k + 1, s.x - 0.5 * s.v, s.y, s.x), Info(jnp.abs(s.v), 1.0)
+            return State(s.k + 1, s.x - 0.1 * s.v, s.y, s.x), Info(jnp.abs(s.v), 1.0)
 
         def cost(self, k):
             return Counts()

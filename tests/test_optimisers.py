@@ -46,7 +46,15 @@ def test_sgd_is_the_number_and_every_update_is_counted(algorithm):
     expected, state = final(problem, number), final(problem, by_optimiser)
     for name in ("x", "y"):
         np.testing.assert_allclose(getattr(state, name), getattr(expected, name), rtol=1e-14, atol=1e-15)
-    per_step = {"vrbo": "m + 1", "mrbo-d": "N", "stocbio": "D", "bsa": "T", "aid-fp": "T", "aid-cg": "T", "reverse": "T"}
+    per_step = {
+        "vrbo": "m + 1",
+        "mrbo-d": "N",
+        "stocbio": "D",
+        "bsa": "T",
+        "aid-fp": "T",
+        "aid-cg": "T",
+        "reverse": "T",
+    }
     kept = eval(per_step.get(algorithm.name, "1"), {}, vars(number))
     assert state.x_memory.count == STEPS
     assert state.y_memory.count == STEPS * kept
@@ -155,16 +163,18 @@ def test_what_is_no_optimiser_is_refused():
 
 
 def test_a_method_that_needs_the_size_of_a_step_says_why():
-    def only_trees(params):
-        raise TypeError("it must be a dictionary")
+    def only_vectors(params):
+        if params.ndim == 0:
+            raise TypeError("give a vector")
+        return ()
 
-    picky = optax.GradientTransformation(only_trees, lambda u, s, p: (u, s))
+    picky = optax.GradientTransformation(only_vectors, lambda u, s, p: (u, s))
     with pytest.raises(ValueError, match="uses this step size for its momentum and, relative to it, for y"):
         solve(PROBLEM, SUSTAIN(c=picky, eta=0.2), steps=1)
 
 
 def test_an_optimiser_has_no_text():
-    with pytest.raises(ValueError, match="an optimiser of optax.* cannot be written down"):
+    with pytest.raises(ValueError, match=r"an optimiser of optax.* cannot be written down"):
         bilax.settings.write(MRBO(gamma=optax.adam(1e-2)))
 
 
@@ -174,4 +184,6 @@ def test_under_vmap_over_rates():
         return iterate(PROBLEM, MRBO(gamma=sgd, lam=0.3, S=5, eta=0.2), steps=3).state.x
 
     together = jax.vmap(run)(jnp.array([0.01, 0.1]))
-    np.testing.assert_allclose(together[1], solve(PROBLEM, MRBO(gamma=0.1, lam=0.3, S=5, eta=0.2), steps=3).x, rtol=1e-12)
+    np.testing.assert_allclose(
+        together[1], solve(PROBLEM, MRBO(gamma=0.1, lam=0.3, S=5, eta=0.2), steps=3).x, rtol=1e-12
+    )

@@ -6,16 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stepping import compare, stepped
 from cases import ALGORITHM_CASES, PROBLEM_CASES
+from stepping import compare, stepped
 
 import bilax
 from bilax import Problem, solve
 from bilax.hypergrad import dense
-from bilax.oracle import make_oracle
 from bilax.problems import quadratic
-from bilax.sampling import keys
-from bilax.testing import python_loops, recording
 
 CASE = PROBLEM_CASES[0]
 

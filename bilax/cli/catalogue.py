@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from pathlib import Path
 from typing import Any
 
 from bilax.algorithms import ALGORITHMS
@@ -40,6 +41,16 @@ def readable(formula: str) -> str:
     'Q (S1/q + 2 (m + 2) S2)'
     """
     return formula.replace(" * ", " ").replace(" / ", "/")
+
+
+BEGIN, END = "<!-- made by `make docs` from the code -->\n", "\n<!-- end -->"
+
+
+def write(page: Path) -> None:
+    """Put the table into a page, between its two marks."""
+    text = page.read_text("utf-8")
+    before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
+    page.write_text(text[:before] + markdown() + text[after:], "utf-8")
 
 
 def markdown() -> str:

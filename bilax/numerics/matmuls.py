@@ -56,7 +56,10 @@ def share_products(fn: F) -> F:
         values: Values = {id(value): value for value in given}
         operations: list[Operation] = []
         results = _inline(closed.jaxpr, [*map(id, given)], values, operations, count(1))
-        _compute(_needed(operations, results), values)
+        operations = _needed(operations, results)
+        if any(operation.primitive.name == "custom_lin" for operation in operations):
+            raise NotImplementedError("custom_lin: a jax.custom_vjp was differentiated forward, which JAX cannot lower")
+        _compute(operations, values)
         return jax.tree.unflatten(jax.tree.structure(shapes), [values[number] for number in results])
 
     return call  # type: ignore[return-value]

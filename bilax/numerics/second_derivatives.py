@@ -85,8 +85,8 @@ def _explained(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
     def call(*arguments):
         try:
             return fn(*arguments)
-        except TypeError as error:
-            if "forward-mode" not in str(error):
+        except (TypeError, NotImplementedError) as error:
+            if "forward-mode" not in str(error) and "custom_lin" not in str(error):
                 raise
             raise TypeError(
                 "inner_loss has a derivative rule without a forward mode (jax.custom_vjp), so its second derivatives "

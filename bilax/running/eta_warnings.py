@@ -54,8 +54,8 @@ def warn_series_grows(algorithm: Algorithm, problem: Traced, state: Any, info: I
 
 def _warn(algorithm: Algorithm, what: str, L: float, name: str) -> None:
     remedy = (
-        f'{name}="auto" lowers it each time; that it went on suggests an inner loss that is not convex in y, or samples '
-        "that are far more curved than most: larger batches help then."
+        f'{name}="auto" lowers it each time; that it went on suggests an inner loss that is not convex in y, or '
+        "samples that are far more curved than most: larger batches help then."
         if auto_steps(algorithm)
         else f'Set {name} below this, or {name}="auto".'
     )

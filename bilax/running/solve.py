@@ -154,7 +154,7 @@ class _Runner:
     def compile(self) -> None:
         """Compile, by taking no steps, and look at eta."""
         tic = time.perf_counter()
-        jax.block_until_ready(self.take(self.now, self.now.state.k, False))
+        jax.block_until_ready(self.take(self.now, self.k, False))
         self.warned = eta_warnings.check_start(self.algorithm, self.problem, self.now.state)
         self.compile_seconds += time.perf_counter() - tic
 
@@ -169,7 +169,7 @@ class _Runner:
             self.warned = True
         finite = loop.all_finite(after)
         if not finite:
-            after = loop.advance_while_finite(self.problem, self.algorithm, self.stream, before, after.state.k)
+            after = loop.advance_while_finite(self.problem, self.algorithm, self.stream, before, int(after.state.k))
         self.now = after
         k = int(before.state.k)
         self.counts += self.account.between(k, self.k) + plain(after.calls)
