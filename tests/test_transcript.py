@@ -1,6 +1,8 @@
 """The library against the NumPy transcript of the paper, on the batches that the library drew."""
 
-import baselines_check
+import importlib
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -16,9 +18,11 @@ from bilax.testing import python_loops, recording
 K = 20  # several periods of VRBO's q = 4
 
 
-@pytest.mark.parametrize("module", [transcript, baselines_check], ids=["transcript", "baselines"])
-def test_transcripts_check_themselves(module, capsys):
-    module.check()
+@pytest.mark.parametrize(
+    "name", ["baselines_check", *sorted(p.stem for p in Path(__file__).parent.glob("transcript*.py"))]
+)
+def test_transcripts_check_themselves(name, capsys):
+    importlib.import_module(name).check()
     assert "all checks passed" in capsys.readouterr().out
 
 
