@@ -52,7 +52,7 @@ def _concerns(item, name):
 
     values = getattr(item, "callspec", None)
     for value in values.params.values() if values else ():
-        case = getattr(value, "name", value)
-        if getattr(value, "method", None) == name or (isinstance(case, str) and case == name):
+        told = (value, getattr(value, "name", None), getattr(value, "method", None))
+        if any(isinstance(one, str) and one in (name, f"transcript_{name.replace('-', '_')}") for one in told):
             return True
     return item.name.endswith(f".{bilax.ALGORITHMS[name].__name__}")  # its doctest
