@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import transcript
+import transcript_soba
 from stepping import Batches
 
 import bilax
@@ -349,6 +350,12 @@ ALGORITHM_CASES = [
         _written(baselines.reverse, lambda a, d: _outer_then_loop(a.T, d), _named("alpha", "beta", "T", "last")),
         (bilax.Reverse(alpha=0.1, beta=0.5, T=20, K=12, S=1024), 400),
         projects="x",
+    ),
+    AlgorithmCase(
+        "soba",
+        _merge(bilax.SOBA, gamma=0.2, rho=0.3, rho_v=0.2, a=0.4, b=0.3, S=5),
+        _written(transcript_soba.soba, lambda a, d: _two(d), _named("gamma", "rho", "rho_v", "a", "b")),
+        (bilax.SOBA(gamma=0.1, rho=0.8, a=0.5, b=0.3, S=256), 4000),
     ),
 ]
 

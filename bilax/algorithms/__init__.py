@@ -16,6 +16,7 @@ from bilax.algorithms.stable import STABLE as STABLE
 from bilax.algorithms.rsvrb import RSVRB as RSVRB
 from bilax.algorithms.aid import AIDFP as AIDFP, AIDCG as AIDCG
 from bilax.algorithms.reverse import Reverse as Reverse
+from bilax.algorithms.soba import SOBA as SOBA
 # isort: on
 
 # By the name on the command line, in the order of the list above.
