@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export PYTHONUTF8 = 1
 
-.PHONY: help demo test check-method docs lint bench clean
+.PHONY: help demo test test-slow check-method docs lint bench clean
 
 help:
 	@echo "make demo   clean the wrong labels of handwritten digits with MRBO and VRBO, print a table, draw a picture"
 	@echo "make test   run the tests"
+	@echo "make test-slow   run the proofs that take long and seldom change"
 	@echo "make check-method NAME=mrbo   run the tests that concern one method"
 	@echo "make docs   write what is made from the code into docs/"
 	@echo "make lint   check the format, the style and the types"
@@ -33,7 +34,10 @@ demo: $(VENV)/.demo
 	@$(BIN)/bilax demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest --numprocesses 2 --durations 10
+	$(BIN)/python -m pytest --numprocesses 2 --durations 10 -m 'not slow'
+
+test-slow: $(VENV)/.test
+	$(BIN)/python -m pytest --numprocesses 2 --durations 10 -m slow
 
 NAME ?= mrbo
 check-method: $(VENV)/.test

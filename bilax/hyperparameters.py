@@ -119,7 +119,7 @@ def switch(*, default: bool, doc: str) -> Any:
     field_specifiers=(positive, nonnegative, outer_step, inner_step, weight, series_step, count, batch_size, switch),
 )
 def hyperparameters(cls: C) -> C:
-    """Make ``cls`` a frozen dataclass, a pytree, and a check of its own values."""
+    """Make ``cls`` a frozen dataclass that is a pytree and checks its own values."""
 
     def __post_init__(self: Any) -> None:
         for field in dataclasses.fields(self):
@@ -156,7 +156,7 @@ def hyperparameters(cls: C) -> C:
 
 
 def _alone(step: Callable) -> Callable:
-    """Let a method's step be called without the loop, which replaces "auto" by a number: L is measured each time."""
+    """Let a step be called outside the loop, where nothing else replaces "auto" by a number: measure L at each call."""
 
     @functools.wraps(step)
     def call(self: Any, oracle: Any, key: Any, state: Any) -> Any:
@@ -177,7 +177,7 @@ def names_of(kind: str, algorithm: Any) -> tuple[str, ...]:
 
 
 def with_values(algorithm: Any, **values: Any) -> Any:
-    """Return the algorithm with other values, unchecked: those that the loop has measured."""
+    """Return the algorithm with other values, those that the loop has measured, without checking them."""
     new = object.__new__(type(algorithm))
     new.__dict__.update(vars(algorithm) | values)
     return new

@@ -1,8 +1,8 @@
 """A step along a direction: by a number, or by an optimiser such as those of optax.
 
 Every step size of x or y takes either. An optimiser is anything with ``init(params)`` and ``update(direction, state,
-params)``; bilax does not import optax. A method's own schedule multiplies the update, so ``optax.sgd(0.1)`` is the
-number 0.1, and a projection comes after the step.
+params)``; bilax does not import optax. A method's own schedule multiplies the update, so ``optax.sgd(0.1)`` acts
+like the number 0.1, and a projection comes after the step.
 """
 
 import functools
@@ -23,8 +23,8 @@ from bilax.types import PyTree, Scalar
 class Optimiser:
     """An optimiser as a hyper-parameter.
 
-    Two that were made alike are equal, so they share one compiled program. Rates that ``optax.inject_hyperparams`` has
-    exposed are leaves: they may differ within a program, and be swept.
+    Two optimisers that were made alike are equal, so they share one compiled program. Rates that
+    ``optax.inject_hyperparams`` has exposed are leaves: they may differ within a program, and be swept.
     """
 
     def __init__(self, transformation: Any, rates: Any = None):
@@ -87,7 +87,7 @@ def descend(
 
 
 def size_of(step: Step, why: str) -> Scalar:
-    """Return the number that a step is: itself, or how far an optimiser's first step goes for a gradient of 1.
+    """Return a step as a number: the number itself, or how far an optimiser's first step goes for a gradient of 1.
 
     Some methods use their step size for more than a step; ``why`` says for what.
     """
@@ -103,10 +103,10 @@ def size_of(step: Step, why: str) -> Scalar:
 
 
 def _rates_of(transformation: Any) -> list[dict[str, Any]]:
-    """Return the rates that ``optax.inject_hyperparams`` has exposed, one dictionary for each place."""
+    """Return the rates that ``optax.inject_hyperparams`` has exposed, one dictionary for each place in the state."""
     try:
         state = transformation.init(jnp.zeros(()))
-    except Exception:  # it needs more than a number: its rates stay as they are
+    except Exception:  # it cannot start at a single number: its rates stay as they are
         return []
     places = [node for node in jax.tree.leaves(state, is_leaf=_has_rates) if _has_rates(node)]
     return [{name: _plain(rate) for name, rate in place.hyperparams.items()} for place in places]

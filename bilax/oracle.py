@@ -33,10 +33,10 @@ def _missing(name: str) -> Callable[..., Any]:
 
 
 class Oracle(NamedTuple):
-    """All that a stochastic bilevel method may ask; its calls are what the paper's Table 1 counts.
+    """All that a stochastic bilevel method may ask for; its calls are what the paper's Table 1 counts.
 
-    `make_oracle` makes one of a problem. One of your own needs the first six functions, and the others only for methods
-    that ask for them. Put large arrays into `jax.tree_util.Partial`, and compiled programs do not hold them.
+    `make_oracle` makes one from a problem. One of your own needs the first six functions; the others are needed only by
+    methods that ask for them. Put large arrays into `jax.tree_util.Partial`, so compiled programs do not hold them.
     """
 
     draw_F: Callable[..., PyTree]  # (key, size)        -> batch of the outer data, xi
@@ -48,7 +48,7 @@ class Oracle(NamedTuple):
     project_x: Callable[..., PyTree] = unconstrained  # onto the set that x is kept in
     project_y: Callable[..., PyTree] = unconstrained
     factor: Callable[..., Any] = _cholesky  # dense Hessian -> solver of systems with it    Hyy^inv(G)
-    # What later methods ask
+    # What only methods later than the paper's ask for
     grads_G: Callable[..., Any] = _missing("grads_G")  # (x, y, zeta) -> (grad_x G, grad_y G), one pass     Gc(G)
     linearize_G: Callable[..., Any] = _missing("linearize_G")  # (x, y, zeta, r) -> (grad_y G, H r, J r)    one of each
     value_F: Callable[..., Any] = _missing("value_F")  # (x, y, xi) -> F, not counted: Table 1 has no column for it
@@ -59,7 +59,7 @@ class Oracle(NamedTuple):
     mean_G: Callable[..., Any] = _missing("mean_G")
     blocks_F: Callable[..., Blocks] = _missing("blocks_F")  # (length) -> fixed blocks of the outer data
     blocks_G: Callable[..., Blocks] = _missing("blocks_G")
-    size_F: int | None = None  # samples there are; None: not known
+    size_F: int | None = None  # number of samples; None: not known
     size_G: int | None = None
 
 
@@ -112,7 +112,7 @@ class TracedProblem:
 
 @jax.tree_util.register_pytree_node_class
 class TracedOracle:
-    """The same for an oracle of the user's own: arrays in `jax.tree_util.Partial` are leaves, all else is static."""
+    """Likewise for an oracle of the user's own: arrays in `jax.tree_util.Partial` are leaves, all else is static."""
 
     def __init__(self, given: Oracle):
         self.given = given
@@ -147,7 +147,7 @@ Traced = TracedProblem | TracedOracle
 
 
 def traced(problem: Problem | Oracle, sampler: str | Sampler) -> Traced:
-    """Return what a compiled program takes of a problem, or of an oracle, which draws its batches itself."""
+    """Return what a compiled program takes of a problem, or of an oracle (which draws its own batches)."""
     if isinstance(problem, Oracle):
         return TracedOracle(problem)
     return TracedProblem(problem.functions, resolve(sampler), problem.outer_data, problem.inner_data)

@@ -89,7 +89,7 @@ class Problem:
 
     @property
     def functions(self) -> "Functions":
-        """What of the problem is code."""
+        """The parts of the problem that are code."""
         way = self.second_derivatives
         return Functions(
             self.outer_loss, self.inner_loss, self.project_x, self.project_y, way if callable(way) else WAYS[way]
@@ -105,7 +105,7 @@ class Problem:
 
 
 class Functions(NamedTuple):
-    """What of a problem is code, not data: the static part of a compiled program."""
+    """The parts of a problem that are code, not data: the static part of a compiled program."""
 
     F: Loss
     G: Loss

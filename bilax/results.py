@@ -66,7 +66,7 @@ class Result:
     status: Status
     message: str  # the status in words: why the run ended, and what to do about it
     seconds: float  # spent in the algorithm alone
-    compile_seconds: float  # and in looking at eta before the first step
+    compile_seconds: float  # spent in compiling, and in looking at eta before the first step
     eval_seconds: float  # spent in the metrics
 
     def __repr__(self) -> str:
@@ -81,8 +81,8 @@ class Outcome(NamedTuple):
     ['done' 'diverged']
     """
 
-    code: Any  # 0: all steps were taken; 1: numbers that are not finite
-    steps: Any  # before the first one that gave such numbers
+    code: Any  # 0: all steps were taken; 1: a step gave numbers that are not finite
+    steps: Any  # steps before the first one that gave such numbers
 
     @property
     def names(self) -> np.ndarray:

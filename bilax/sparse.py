@@ -39,7 +39,7 @@ class Rows:
         if matrix.nnz >= 2**31:
             raise ValueError(f"the matrix has {matrix.nnz} entries; at most 2**31 - 1 can be numbered.")
         start, length = matrix.indptr[:-1], np.diff(matrix.indptr)
-        # A matrix without entries gets one that no row has: nothing can be gathered from an empty array.
+        # A matrix without entries gets one that belongs to no row: nothing can be gathered from an empty array.
         indices, values = (matrix.indices, matrix.data) if matrix.nnz else (np.zeros(1), np.zeros(1, matrix.dtype))
         start, length, indices = (jnp.asarray(part, jnp.int32) for part in (start, length, indices))
         return cls(start, length, indices, jnp.asarray(values), matrix.shape[1])
@@ -81,7 +81,7 @@ def is_rows(leaf: Any) -> bool:
 
 
 def _over_entries(start: jax.Array, length: jax.Array, out: Any, add: Any) -> Any:
-    """Pass over the entries of the rows: ``out = add(out, row of the batch, entry of the matrix, is it one)``."""
+    """Pass over the rows' entries in blocks: ``add(out, row, entry, there)``, where ``there`` is false past the end."""
     begin = jnp.cumsum(length) - length
     total = jnp.sum(length)
 
@@ -182,7 +182,7 @@ def _make_linear(primitive: Primitive, transpose: Primitive) -> None:
             full = [a if axis is None else next(some) for a, axis in zip(arguments, axes, strict=True)]
             return primitive.bind(*full, columns=columns)
 
-        # Batches of different rows have different lengths: one after the other, each takes only its own.
+        # Batches of different rows have different numbers of entries: taken in turn, each reads only its own.
         return jax.lax.map(one, mapped), 0
 
     ad.primitive_jvps[primitive] = jvp

@@ -12,7 +12,7 @@ from bilax.numerics.tree import size
 from bilax.oracle import KINDS, Counts, Oracle
 from bilax.types import PyTree
 
-COLUMNS = {  # of Table 1, that a call of the oracle counts in
+COLUMNS = {  # function of the oracle -> the columns of Table 1 that its calls count in
     "grad_F": ("F",),
     "grad_G": ("G",),
     "grads_G": ("G",),
@@ -45,7 +45,7 @@ def counting(oracle: Oracle) -> tuple[Oracle, Tally]:
     def counted(columns: tuple[str, ...], fn):
         def call(x: PyTree, y: PyTree, batch: PyTree, *r: PyTree):
             samples = size(batch)
-            # Something of every argument goes in, so that vmap over any of them counts once per element.
+            # The callback depends on every argument, so that vmap over any of them counts once per element.
             arguments = [leaf.ravel()[0].astype(float) for leaf in jax.tree.leaves((x, y, batch, r))]
             jax.debug.callback(lambda _: tally._add(columns, samples), sum(arguments, jnp.zeros(())))
             return fn(x, y, batch, *r)
@@ -73,7 +73,7 @@ class Drawn:
 
 
 def recording(oracle: Oracle) -> tuple[Oracle, Drawn]:
-    """Return an oracle that records the batches it draws. Step inside ``python_loops()`` with it."""
+    """Return an oracle that records the batches it draws. Take its steps inside ``python_loops()``."""
     compiled = {name: jax.jit(getattr(oracle, name)) for name in COLUMNS}
     draws = {name: jax.jit(getattr(oracle, name), static_argnums=1) for name in ("draw_F", "draw_G")}
     oracle = oracle._replace(**compiled, **draws)
@@ -92,7 +92,7 @@ def recording(oracle: Oracle) -> tuple[Oracle, Drawn]:
 
 @contextmanager
 def python_loops() -> Iterator[None]:
-    """Run the loops and branches of ``jax.lax`` as those of Python, so that what passes by is concrete."""
+    """Run the loops and branches of ``jax.lax`` as those of Python, so that all values in them are concrete."""
 
     def scan(f, init, xs=None, length=None, reverse=False, unroll=1):
         carry, outputs = init, []

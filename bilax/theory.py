@@ -24,7 +24,7 @@ __all__ = ["Condition", "Constants", "Derived", "derived", "estimate", "explain"
 
 
 class Constants(NamedTuple):
-    """Constants of a problem; those that a problem has on no unbounded set hold where |(x, y)| <= radius."""
+    """Constants of a problem; those that exist only on bounded sets hold where |(x, y)| <= radius."""
 
     L: float  # Lipschitz constant of grad F(.; xi) and grad G(.; zeta), for every sample
     mu: float  # strong convexity of G(x, .; zeta), for every sample
@@ -36,7 +36,7 @@ class Constants(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """What the propositions are stated in, for a series of Q + 1 terms with step eta."""
+    """The constants that the propositions use, for a series of Q + 1 terms with step eta."""
 
     L_Phi: float  # Lipschitz constant of grad Phi
     L_Q: float  # Lipschitz constant of the estimator, on the same batches
@@ -130,7 +130,7 @@ def _theorem2_conditions(a: VRBO, c: Constants, d: Derived, eta: float) -> list[
 def theorem1(c: Constants, eps: float, *, S: int = 1, d: float = 1.0) -> tuple[MRBO, int]:
     """Return MRBO with the settings of Theorem 1 for the target eps, and the iterations of its Corollary, eps^-1.5.
 
-    The constants in front of the rates are those of the theorem; they are very careful.
+    The constants in front of the rates are those of the theorem; they are very conservative.
     """
     eta = 0.9 / c.L
     Q = _terms(c, eps, eta)

@@ -212,6 +212,7 @@ def test_auto_warns_if_it_cannot_help():
         solve(saddle, MRBO(gamma=0.01, lam=0.01, S=4), 1.0, jnp.ones(2), steps=20)
 
 
+@pytest.mark.slow
 @needs_data
 def test_the_papers_eta_on_mnist_warns():
     """Q = 3, eta = 0.5, batches of 1000, steps 0.1: the paper's setting breaks its own condition eta < 1/L."""

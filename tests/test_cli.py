@@ -127,6 +127,7 @@ def test_a_run_that_diverges_fails_with_what_to_do(here):
     assert "Try smaller step sizes." in run.stdout
 
 
+@pytest.mark.slow
 def test_reproduce_prints_verdicts_and_writes_a_page(here, tmp_path):
     run = here(
         "reproduce", "fig1c", "--data", "digits", "--variant", "paper", "--budget", "0.01", "--seeds", "1", "--out", "r",
@@ -145,6 +146,7 @@ def test_doctor():
     assert found["ok"] is True
 
 
+@pytest.mark.slow
 def test_compiled_programs_are_kept_unless_switched_off(tmp_path, monkeypatch):
     from bilax.cli import compile_cache
 
@@ -186,6 +188,7 @@ def test_demo_prints_a_table_and_draws_a_picture(here, tmp_path, monkeypatch):
     assert height > 300
 
 
+@pytest.mark.slow
 def test_the_demo_finds_wrong_labels_and_beats_plain_training():
     outcome = demo.run_demo(seed=2)
     rows = {row.method: row for row in outcome.rows}

@@ -37,6 +37,7 @@ def test_the_quickstart_is_short_and_on_the_first_screens():
     assert "docs/images/demo.png" in head
 
 
+@pytest.mark.slow
 def test_how_to_sweep_and_how_to_profile_run_as_they_stand(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "performance.md").read_text(), re.DOTALL)
     assert len(blocks) == 2
@@ -44,6 +45,17 @@ def test_how_to_sweep_and_how_to_profile_run_as_they_stand(tmp_path):
     assert run.returncode == 0, run.stderr
     assert run.stdout == "(4, 3, 1000)\n"
     assert list(tmp_path.rglob("*.trace.json.gz"))
+
+
+def test_a_method_of_your_own_runs_as_it_stands():
+    page = (ROOT / "docs" / "your-own-method.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (printed,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    listing = blocks[0].split("@hyperparameters")[1]
+    assert len([line for line in listing.splitlines() if line.strip()]) <= 30
+    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == printed
 
 
 @pytest.mark.parametrize(

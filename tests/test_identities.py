@@ -35,6 +35,7 @@ def test_recursions_are_exact_when_every_batch_is_all_data(algorithm, case):
             close(tracked, exact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", PROBLEM_CASES, ids=lambda c: c.name)
 def test_vrbo_is_exact_at_every_inner_t(case):
     """Stopping the inner loop after any number of passes leaves exact directions, so each u~_t and v~_t is exact."""
@@ -227,3 +228,17 @@ def test_stable_follows_y_star_on_a_quadratic():
 @by_case
 def test_reverse_truncated_to_all_steps_is_reverse(case):
     same_iterates(case, bilax.Reverse(alpha=0.2, beta=0.3, T=6), bilax.Reverse(alpha=0.2, beta=0.3, T=6, K=6))
+
+
+@by_case
+def test_soba_with_x_and_y_at_rest_sums_the_series(case):
+    """K steps of the linear system from 0, on full batches, are the K terms of equation 4 with Q = K - 1."""
+    K = 6
+    alg = bilax.SOBA(gamma=0.0, rho=0.0, rho_v=case.eta, b=0.0)
+    state = final_state(case, alg, K, sampler="full")
+    oracle = make_oracle(case.problem, "full")
+    x, y = jnp.asarray(case.x0), jnp.asarray(case.y0)
+    close((state.x, state.y), (x, y))
+    F_x, _ = oracle.grad_F(x, y, case.problem.outer_data)
+    series = neumann.hypergrad(oracle, x, y, neumann.draw(oracle, keys.root(0), 1, K - 1), case.eta)
+    close(F_x - oracle.jvp_G(x, y, case.problem.inner_data, state.v), series.value)

@@ -129,6 +129,7 @@ def test_splitting_is_folding_in_the_numbers_from_0_on():
     np.testing.assert_array_equal(words(jax.random.split(key, (2, 3))).ravel(), folded)
 
 
+@pytest.mark.slow
 def test_no_two_streams_meet():
     """A million grandchildren of seeds that resemble each other, and a million positions of one stream."""
     split = jax.vmap(lambda key: jax.random.split(key, 64))

@@ -86,6 +86,7 @@ def logistic_problems():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [bilax.MRBO(gamma=3, lam=3, Q=3, S=20), bilax.VRBO(alpha=3, beta=3, m=1, Q=2, S1=30, S2=10, per_sample=True)],

@@ -44,6 +44,7 @@ def test_calls_and_slope_of_a_known_trace():
     assert np.isnan(table1._slope(x, np.array([20.0, np.nan, 2000.0])))
 
 
+@pytest.mark.slow
 def test_a_tiny_run():
     names = ["mrbo", "vrbo", "bsa", "stable", "aid-cg"]
     rows = table1.measure(names=names, targets=(3.9, 3.5, 3.0), seeds=2, scale=0.005)

@@ -72,6 +72,7 @@ def test_bias_is_at_most_C_Q(case, c, Q):
     assert 0 < max(biases) <= bound
 
 
+@pytest.mark.slow
 @both_problems
 @pytest.mark.parametrize("S", [1, 4])
 def test_variance_is_at_most_G2(case, c, S):

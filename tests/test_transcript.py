@@ -15,7 +15,7 @@ from bilax.oracle import make_oracle
 from bilax.sampling import keys
 from bilax.testing import python_loops, recording
 
-K = 20  # several periods of VRBO's q = 4
+K, LONG = 9, 20  # two periods of VRBO's q = 4 and one step more; in the slow set five periods
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,8 @@ def test_transcripts_check_themselves(name, capsys):
     ],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_iterates_equal_the_transcript(algorithm, case, sampler):
+@pytest.mark.parametrize("K", [K, pytest.param(LONG, marks=pytest.mark.slow)])
+def test_iterates_equal_the_transcript(algorithm, case, sampler, K):
     alg = algorithm.make(eta=case.eta)
     states, draws = stepped(alg, case.problem, case.x0, case.y0, K, sampler)
     rows = algorithm.transcript(alg, case, draws, K)

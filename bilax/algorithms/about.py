@@ -9,9 +9,9 @@ from typing import Any
 class Scaling:
     """How a method is run to measure how its calls grow as the target gets smaller: the slopes of Table 1."""
 
-    exponent: float | None  # of 1/eps, proven; None where nothing is
+    exponent: float | None  # the proven exponent of 1/eps; None if none is proven
     fixed: Callable[[float], dict[str, Any]]  # eps -> hyper-parameters that are not searched
-    grid: Mapping[str, Sequence[float]]  # the step sizes and momentum constants that are
+    grid: Mapping[str, Sequence[float]]  # the step sizes and momentum constants that are searched
     steps: int  # at most
     sampler: str = "iid"
 

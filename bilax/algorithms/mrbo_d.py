@@ -50,7 +50,7 @@ class MRBOD:
         u_{k,j} = \nabla_y G(x_k, y_{k,j}; B_j) + (1 - \beta_k)(u^- - \nabla_y G(x^-, y^-; B_j)), \quad
         y_{k,j+1} = y_{k,j} - \lambda \eta_k u_{k,j}, \quad j < N
 
-    where (x^-, y^-) is the point of the preceding u^-; everything else is as in MRBO, which it is for N = 1.
+    where u^- is the preceding u and (x^-, y^-) its point; all else is as in MRBO. With N = 1 the two are the same.
     """
 
     about = About(

@@ -10,7 +10,7 @@ from bilax.types import Key, PyTree, Scalar
 class Info(NamedTuple):
     """What a person wants to see of one step; nothing here is needed by the next one.
 
-    What a method tells of its own is read like the norms, and is absent from methods that have no such thing:
+    What a method tells beyond the norms is read like them; asking for what it does not tell is an error:
 
     >>> Info(1.0, 2.0, {"residual": 0.5}).residual
     0.5
@@ -21,8 +21,8 @@ class Info(NamedTuple):
 
     norm_v: Scalar  # norm of the estimate of grad Phi that moved x
     norm_u: Scalar  # norm of the estimate of grad_y g that moved y
-    own: dict[str, Any] = {}  # noqa: RUF012  # never changed: what the method has to tell beyond the norms
-    calls: Counts = Counts()  # beyond `cost`: those whose number is not known before the step
+    own: dict[str, Any] = {}  # noqa: RUF012  # what the method tells beyond the norms; never changed
+    calls: Counts = Counts()  # beyond `cost`, because their number is not known before the step
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self.own:
@@ -51,8 +51,8 @@ class Algorithm(Protocol):
     """A pytree of hyper-parameters (see `bilax.hyperparameters`) with three pure methods.
 
     It may have three more: ``draws() -> Draws``, by which the history counts samples; ``init_cost(oracle) -> Counts``,
-    the calls of `init` if it makes any; and ``period``, the number of iterations after which `cost` repeats, which
-    spares summing it up one by one.
+    the calls of `init` if it makes any; and ``period``, the number of iterations after which `cost` repeats, so
+    that it need not be summed up one by one.
     """
 
     def init(self, oracle: Oracle, x0: PyTree, y0: PyTree) -> Any:

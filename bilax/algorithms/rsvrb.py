@@ -44,7 +44,7 @@ class RSVRB:
         z \in \{\nabla_x F, \nabla_y F, \nabla_x\nabla_y G, \nabla_y^2 G, \nabla_y G\} \\
         x_{k+1} &= x_k - \gamma (a_k - J_k H_k^{-1} b_k), \qquad y_{k+1} = y_k - \tau \gamma s_k
 
-    with H_k kept at least mu I and J_k at most C, as in STABLE.
+    where H_k keeps eigenvalues of at least mu and J_k singular values of at most C, as in STABLE.
     """
 
     about = About(

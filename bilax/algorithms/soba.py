@@ -35,8 +35,8 @@ class SOBA:
         v_{k+1} &= v_k - \rho^v_k (\nabla_y^2 G(x_k, y_k; \zeta) v_k - \nabla_y F(x_k, y_k; \xi)) \\
         x_{k+1} &= x_k - \gamma_k (\nabla_x F(x_k, y_k; \xi) - \nabla_x\nabla_y G(x_k, y_k; \zeta) v_k)
 
-    with gamma_k = gamma / (k+1)^a, rho_k = rho / (k+1)^b, rho^v_k = rho_v / (k+1)^b and v_0 = 0. The paper's v is ours
-    with the other sign, and its rho_v is rho.
+    with gamma_k = gamma / (k+1)^a, rho_k = rho / (k+1)^b, rho^v_k = rho_v / (k+1)^b and v_0 = 0. The paper's v has
+    the opposite sign, and its rho_v equals rho.
     """
 
     about = About(

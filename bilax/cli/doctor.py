@@ -16,7 +16,7 @@ from bilax.cli import compile_cache
 from bilax.storage.environment import commit
 
 REQUIRED = ("jax", "jaxlib", "numpy")
-# Extra -> the packages it brings; for a package that two bring, the first is advised.
+# Extra -> the packages it brings. If two extras bring the same package, the first one is recommended.
 EXTRAS = {
     "cli": ("typer", "rich", "platformdirs"),
     "data": ("scikit-learn", "pooch"),
@@ -30,7 +30,7 @@ EXTRAS = {
 class Package:
     name: str
     version: str | None  # None: not installed
-    extras: list[str]  # that bring it; none for a package that bilax cannot do without
+    extras: list[str]  # those that bring it; empty for a package that bilax cannot do without
     remedy: str
 
 

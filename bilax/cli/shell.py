@@ -51,7 +51,7 @@ def options(
 
 
 def check_writable(out: Path) -> None:
-    """Refuse before the work is done, not after."""
+    """Refuse a file that cannot be written, before the work is done."""
     if out.is_dir() or not out.parent.is_dir():
         raise ValueError(f"cannot write {out}: give a file name in a folder that exists.")
 

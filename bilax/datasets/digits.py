@@ -10,7 +10,7 @@ from bilax.problems.hyper_cleaning import HyperCleaning
 
 def digits(noise: float = 0.3, *, train: int = 1000, trusted: int = 297, seed: int = 0) -> HyperCleaning:
     """Return a hyper-cleaning task: ``train`` images of which a fraction ``noise`` has a wrong label,
-    ``trusted`` clean ones, and the rest to test on. Pixels are scaled to mean 0 and deviation 1 over all."""
+    ``trusted`` clean ones, and the rest to test on. Pixels have mean 0 and deviation 1 over the ``train`` images."""
     images, labels = _shuffled(seed)
     if not (train >= 1 and trusted >= 1 and train + trusted < len(labels)):
         raise ValueError(

@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 
 from bilax.datasets.store import INSTALL, folder, own_folder
 
-TEXTS = "20news-bydate_py3.pkz"  # scikit-learn reads the labels from this one,
-COUNTS = "20newsgroup_vectorized_py3.pkl"  # and the features from this one, which it makes itself from the other
+TEXTS = "20news-bydate_py3.pkz"  # scikit-learn reads the labels from this file
+COUNTS = "20newsgroup_vectorized_py3.pkl"  # and the features from this one, which it makes from the texts
 TRAINING, TEST, FEATURES, CLASSES = 11_314, 7_532, 130_107, 20
 
 
@@ -30,7 +30,7 @@ class Documents(NamedTuple):
 
 def newsgroups(*, seed: int = 0) -> Documents:
     """Return the 20 newsgroups: two halves of the training documents, each with its share of every class, to train
-    and to validate on (``seed`` decides which), and all test documents.
+    and to validate on (``seed`` decides the halves), and all test documents.
 
     They are downloaded once (14 MB), unless ``BILAX_DATA_DIR`` names a folder that holds scikit-learn's ``sklearn/``.
     """
@@ -81,7 +81,7 @@ def _own() -> Any:
 
 
 def _cached() -> Any:
-    """Read the cache and fill what it lacks; broken texts are downloaded again by scikit-learn, broken counts here."""
+    """Read the cache and fill what it lacks. scikit-learn replaces broken texts; broken counts are deleted here."""
     place = folder("sklearn")
     try:
         try:

@@ -67,7 +67,7 @@ def _download(file: RemoteFile, path: Path, mirrors: Sequence[str]) -> None:
                 url, f"sha256:{file.sha256}", fname=file.name, path=path.parent, downloader=_downloader(pooch, file)
             )
             return
-        except RequestException as error:  # an OSError, too
+        except RequestException as error:  # before OSError, because it is one, too
             reason = type(error).__name__
             if (answer := error.response) is not None:
                 reason = f"HTTP {answer.status_code} {answer.reason}"

@@ -1,4 +1,4 @@
-"""What runs that clean labels leave behind beside their rows, and the pictures of it."""
+"""What label-cleaning runs store besides their rows, and the pictures made from it."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from bilax.report import Gallery, Specimen
 from bilax.results import Result
 from bilax.storage.runs import ARRAYS, read_rows
 
-LEAST_TRUSTED = 40  # images that are kept
-SHOWN = 20  # of them
+LEAST_TRUSTED = 40  # images stored per run
+SHOWN = 20  # of those, on a page
 
 
 def kept_weights(data: HyperCleaning, result: Result) -> dict[str, np.ndarray]:
@@ -30,7 +30,7 @@ def kept_weights(data: HyperCleaning, result: Result) -> dict[str, np.ndarray]:
 
 
 def galleries(plates: list[Any]) -> list[Gallery]:
-    """Return, for every problem and variant with labels to clean, the images of the run that tells them best."""
+    """Return, for every problem and variant with labels to clean, the images of the run that tells wrong ones best."""
     best: dict[tuple[str, str], tuple[float, Any]] = {}
     for plate in plates:
         for run in plate.runs:

@@ -60,11 +60,11 @@ def run_demo(seed: int = 0, announce: Callable[[str], None] = lambda text: None)
 
 
 def _trained(name: str, problem, features: np.ndarray, labels: np.ndarray) -> Row:
-    """Minimise the same regularised loss without weights, to the end."""
+    """Minimise the same regularised loss without sample weights, to convergence."""
     from sklearn.linear_model import LogisticRegression
 
     tic = time.perf_counter()
-    # C sklearn = 1 / (2 C n): it sums the losses, halves the squared norm, and weighs the losses.
+    # sklearn's C is 1 / (2 C n), because it multiplies the sum of the losses, beside half the squared norm.
     model = LogisticRegression(C=1 / (2 * C * len(labels)), fit_intercept=False, max_iter=10_000)
     model.fit(features, labels)
     seconds = time.perf_counter() - tic

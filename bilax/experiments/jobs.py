@@ -23,7 +23,7 @@ Announce = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Job:
-    """One run: a method on a task with a seed, for so many steps or seconds."""
+    """One run: a method on a task with a seed, for a number of steps or seconds."""
 
     task: Task
     algorithm: Algorithm
@@ -90,7 +90,7 @@ def run_job(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict]
                 every_seconds=None if job.budget is None else job.budget / MEASUREMENTS,
                 time_limit=job.budget,
                 on_row=measured,
-                progress=None if on_row is None else False,  # who sees the rows needs no bar
+                progress=None if on_row is None else False,  # a caller that sees the rows needs no bar
             )
         except MemoryError as error:
             record.end(status="failed", message=str(error))
@@ -116,7 +116,7 @@ def run_job(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict]
 
 
 def run_all(todo: Sequence[Job], out: Path, *, again: bool = False, announce: Announce = lambda text: None) -> set[str]:
-    """Run the jobs in an order that loads each data set once per seed; return how they ended, up to a Ctrl-C."""
+    """Run the jobs, until a Ctrl-C, in an order that loads each data set once per seed; return how they ended."""
     ends = set()
     unique: dict[str, Job] = {}
     for job in sorted(todo, key=lambda job: (job.seed, job.task.name)):

@@ -1,4 +1,4 @@
-"""Search a grid of settings: all of them in one compiled program, a few side by side, the best ones further.
+"""Search a grid of settings: all of them by one compiled program, a few side by side, the best ones for longer.
 
 A rung runs every remaining setting to the same iteration, then keeps the best quarter. The program has a fixed number
 of lanes (`jax.vmap`), so that later rungs, with fewer settings, do not compile again.
@@ -26,7 +26,7 @@ from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
 from bilax.types import PyTree
 
-KEEP = 4  # one in so many survives a rung
+KEEP = 4  # one in four settings survives a rung
 
 
 class Trial(NamedTuple):
@@ -50,7 +50,7 @@ def search(
     sampler: str | Sampler = "iid",
     announce: Callable[[str], None] = lambda text: None,
 ) -> list[Trial]:
-    """Return all settings, best first. The last rung takes ``steps`` iterations, each one before a quarter of them.
+    """Return all settings, best first. The last rung ends at iteration ``steps``, each rung at a quarter of the next.
 
     The candidates may differ in hyper-parameters that are real numbers: step sizes, momentum, eta.
     """

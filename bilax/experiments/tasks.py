@@ -27,7 +27,7 @@ TITLES = {
 
 class LoadedTask(NamedTuple):
     problem: Problem
-    keep: Callable[[Result], dict[str, np.ndarray]]  # what of a result is stored beside its rows
+    keep: Callable[[Result], dict[str, np.ndarray]]  # what to store of a result besides its rows
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Task:
         return {"y": "train_loss" if self.cleans else "test_loss", "log_y": self.cleans}
 
     def load(self, seed: int) -> LoadedTask:
-        """Load the data and decide by the seed what chance decides: the wrong labels, the split, the start."""
+        """Load the data; the seed decides what is random: the wrong labels, the split, the start."""
         return _load(self, seed)
 
 

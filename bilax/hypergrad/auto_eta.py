@@ -1,15 +1,15 @@
 """The largest eigenvalue L of the inner Hessian, and the step eta of a Neumann series that is safe for it.
 
 A Neumann series converges to the inverse Hessian only if eta < 1/L (the paper's condition); its residual grows
-once eta > 2/L. ``eta="auto"`` uses 0.9/L, with L the largest one of as many batches of the method's own size as make
+once eta > 2/L. ``eta="auto"`` uses 0.9/L, with L the largest over batches of the method's own size, as many as make
 256 samples: a factor made of a single sample must be safe for the most curved sample. L changes as x and y move, so
 it is measured again
 
-- when x or y has moved by more than a fifth of its norm since the last measurement, and as many steps have passed
-  as there were before it (so the measurements get rarer and cost little in the long run), or
+- when x or y has moved by more than a fifth of its norm since the last measurement, and more steps have passed
+  since then than before it (so the measurements get rarer and cost little in the long run), or
 - when the last series grew; L is then at least (1 + growth)/eta, whatever power iteration finds.
 
-Both tests look at what is carried from step to step alone, so neither the chunk length nor a restart changes what is
+Both tests look only at what is carried from step to step, so neither the chunk length nor a restart changes what is
 done. Methods know nothing of this: the loop measures, and hands them a number.
 """
 
@@ -76,7 +76,7 @@ def after_series(curvature: Curvature, growth: Scalar) -> Curvature:
 
 @jax.custom_batching.custom_vmap
 def _any_run(due: jax.Array) -> jax.Array:
-    """Tell whether a measurement is due, under `jax.vmap` in any of the runs: a branch stays a branch there."""
+    """Tell whether a measurement is due; under `jax.vmap`, in any of the runs, so that a branch stays a branch."""
     return due
 
 

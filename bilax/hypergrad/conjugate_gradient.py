@@ -13,7 +13,7 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B_F: PyTree, B_G: PyTree, N:
     r"""Solve :math:`\nabla_y^2 G \, w = \nabla_y F` by N steps from 0 on one batch; return
     :math:`\nabla_x F - \nabla_x \nabla_y G \, w`.
 
-    The steps are counted and do not stop early, so the cost is certain; `Estimate.residual` tells how far they came.
+    All N steps are taken, so that the cost is certain; `Estimate.residual` tells how far they came.
     """
     F_x, F_y = oracle.grad_F(x, y, B_F)
 
@@ -23,7 +23,7 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B_F: PyTree, B_G: PyTree, N:
         a = _divide(rr, vdot(p, Hp))
         w, r = axpy(a, p, w), axpy(-a, Hp, r)
         rr_next = vdot(r, r)
-        return (w, r, axpy(_divide(rr_next, rr), p, r), rr_next), None  # the new residual
+        return (w, r, axpy(_divide(rr_next, rr), p, r), rr_next), None  # the axpy is the new direction p
 
     (w, r, _, _), _ = jax.lax.scan(once, (zeros_like(F_y), F_y, F_y, vdot(F_y, F_y)), length=N)
     value = axpy(-1, oracle.jvp_G(x, y, B_G, w), F_x)

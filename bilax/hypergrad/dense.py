@@ -19,7 +19,7 @@ class Matrices(NamedTuple):
 
 
 def matrices(oracle: Oracle, x: PyTree, y: PyTree, batch: PyTree) -> Matrices:
-    """Return both matrices on a batch, column by column of the identity: d_y products of each kind."""
+    """Return both matrices on a batch, by products with the columns of the identity: d_y products of each kind."""
     flat, unravel = ravel_pytree(y)
     columns = jnp.eye(flat.size, dtype=flat.dtype)
     xy = jax.vmap(lambda e: ravel_pytree(oracle.jvp_G(x, y, batch, unravel(e)))[0])(columns)
@@ -46,14 +46,14 @@ def project(m: Matrices, mu: Scalar, C: Scalar) -> Matrices:
         U, s, V = jnp.linalg.svd(xy, full_matrices=False)
         return (U * jnp.minimum(s, C)) @ V
 
-    # The Frobenius norm bounds the largest singular value: mostly there is nothing to do.
+    # The Frobenius norm bounds the largest singular value, so that mostly no decomposition is needed.
     xy = jax.lax.cond(jnp.linalg.norm(m.xy) <= C, lambda xy: xy, clip, m.xy)
 
     def raise_eigenvalues(yy):
         values, vectors = jnp.linalg.eigh(yy)
         return (vectors * jnp.maximum(values, mu)) @ vectors.T
 
-    # So does a Cholesky factor for the smallest eigenvalue, at a fraction of the time of an eigendecomposition.
+    # If yy - mu I has a Cholesky factor, all eigenvalues exceed mu; this is much quicker than an eigendecomposition.
     yy = (m.yy + m.yy.T) / 2
     above = jnp.all(jnp.isfinite(jnp.linalg.cholesky(yy - mu * jnp.eye(yy.shape[0], dtype=yy.dtype))))
     return Matrices(xy, jax.lax.cond(above, lambda yy: yy, raise_eigenvalues, yy))
@@ -72,7 +72,7 @@ def refuse_if_too_large(method: str, x0: PyTree, y0: PyTree) -> None:
     """Raise a MemoryError with the bytes that the matrices would take, before anything is allocated."""
     shapes = [jax.tree.leaves(jax.eval_shape(lambda z: ravel_pytree(z)[0], z))[0] for z in (x0, y0)]
     (d_x, d_y), width = (int(s.shape[0]) for s in shapes), shapes[1].dtype.itemsize
-    # kept, evaluated at two points, combined, and taken apart: about six of each
+    # about six of each matrix: kept, evaluated at two points, combined, and decomposed
     needed, available = 6 * width * (d_x * d_y + d_y * d_y), _available_bytes()
     if needed > available:
         raise MemoryError(

@@ -10,7 +10,7 @@ from bilax.oracle import Counts, Oracle
 from bilax.sampling.samplers import take
 from bilax.types import Key, PyTree, Scalar
 
-SHORT = 3  # factors, at most, are compiled one after the other: small batches spend a third of a step on the loop
+SHORT = 3  # up to so many factors are unrolled: with small batches, a loop takes a third of a step
 
 
 class Batches(NamedTuple):
@@ -83,7 +83,7 @@ def with_larger_residuals(a: Estimate, b: Estimate) -> Estimate:
 
 
 def told(estimate: Estimate, eta: Scalar) -> dict[str, Any]:
-    """Return what a step tells of its series: `Info` has it for every method with one."""
+    """Return what a step tells of its series, in the `Info` of every method that has one."""
     growth = estimate.growth
     return {"eta": eta, "growth": growth, "diverging": grew(growth), "residual": estimate.residual}
 
@@ -93,7 +93,7 @@ def cost(S: int, Q: int) -> Counts:
 
 
 def grew(growth: jax.Array) -> jax.Array:
-    """Tell whether a residual grew by more than rounding; no eta below 2/L lets it."""
+    """Tell whether a residual grew by more than rounding, which no eta below 2/L allows."""
     growth = jnp.asarray(growth)
     return growth > 1 + jnp.finfo(growth.dtype).eps ** 0.5
 

@@ -54,5 +54,5 @@ def cost(S: int) -> Counts:
 
 
 def spent(B: Batches) -> jax.Array:
-    """Return the Hessian-vector products of samples that one estimate takes."""
+    """Return the Hessian-vector products, in samples, that one estimate takes."""
     return B.p * size(B.G)

@@ -32,7 +32,7 @@ def hypergrad(
         p_t = p_{t+1} - a \nabla_y^2 G(x, y_t; B_t) p_{t+1}
 
     An optimiser in place of the number a is differentiated as well, with what it remembers. Memory is bounded: every
-    sqrt(last)-th point is kept, and the stretches between are taken a second time.
+    sqrt(last)-th point is kept, and the steps between them are taken a second time.
     """
     all_keys, (stretches, length) = keys.for_loop(key, T), _stretches(last)
     head, middle = T - last, T - last + stretches * length

@@ -5,9 +5,9 @@ A Hessian-vector product multiplies the batch X with the current point and, sepa
     before   A = X @ w            after   AB = X @ [w r]
              B = X @ r                    A, B = split(AB)
 
-Each product reads all of X, so one product with twice the columns takes little longer than either of them. It works for
+Each product reads all of X, so one product with twice the columns takes little longer than either alone. This works for
 any traced function: jitted calls are inlined, what nobody needs is left out, then everything that is ready is computed,
-but products last, grouped by their larger factor.
+products last and grouped by their larger factor.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from jax.extend.core import Literal
 from jax.extend.core.primitives import dot_general_p, transpose_p
 
 F = TypeVar("F", bound=Callable)
-Values = dict[int, Any]  # by number: that of a constant is its id, that of a computed value is negative
+Values = dict[int, Any]  # by number: the id of a constant or an argument, a negative number for a computed value
 
 WORTH = 4  # the shared factor must be at least this many times as large as the other ones, which are copied
 
@@ -88,7 +88,7 @@ def _inline(jaxpr: Any, given: Sequence[int], values: Values, operations: list[O
 
 
 def _needed(operations: list[Operation], results: Sequence[int]) -> list[Operation]:
-    """Leave out what no result depends on: taken together with others, it would be computed."""
+    """Leave out what no result depends on: joined with products that are needed, it would be computed, too."""
     wanted, kept = set(results), []
     for operation in reversed(operations):
         if wanted.intersection(operation.outputs):
@@ -108,7 +108,7 @@ def _compute(operations: list[Operation], values: Values) -> None:
                 else:
                     values.update(zip(operation.outputs, _apply(operation, values), strict=True))
         if groups:
-            # One group at a time, the largest: meanwhile others may grow. Of equals the last, which others wait for.
+            # Only the largest group: meanwhile the others may grow. Of equals, the last one, which others wait for.
             shared, products = max(reversed(groups.items()), key=lambda group: len(group[1]))
             taken = _take(products, shared, values, made_by)
             values.update({product.outputs[0]: part for product, part in zip(products, taken, strict=True)})
@@ -121,8 +121,8 @@ class Shared(NamedTuple):
     factor: int
     side: int  # of the other factor, 0 or 1
     shape: tuple[int, ...]  # of the other factors
-    how: tuple  # they are multiplied
-    alone: int | None  # the number of a product that is not worth joining
+    how: tuple  # how they are multiplied
+    alone: int | None  # the number of a product that is not worth joining, else None
 
 
 def _shared(product: Operation, values: Values) -> Shared:
@@ -139,7 +139,7 @@ def _take(products: list[Operation], shared: Shared, values: Values, made_by: di
         return _apply(products[0], values)
     side, (contracted, batched) = shared.side, products[0].params["dimension_numbers"]
     free = [axis for axis in range(len(shared.shape)) if axis not in (*contracted[side], *batched[side])]
-    # The axes of a result: those batched, those of the left factor, those of the right one.
+    # The axes of a result: first those batched, then those of the left factor, then those of the right one.
     axis = len(batched[0]) if side == 0 else values[shared.factor].ndim - len(contracted[0])
     others = [product.inputs[side] for product in products]
     joined = _apply(products[0], {**values, others[0]: _join(others, free, values, made_by)})[0]

@@ -64,7 +64,7 @@ def normal_like(key: Key, x: PyTree) -> PyTree:
 
 
 def signs_like(x: PyTree) -> PyTree:
-    """Return 1 and -1 in the shape of ``x``, as if by chance: a hash of the position among all numbers decides."""
+    """Return 1 and -1 in the shape of ``x``, as if at random: a hash of each number's position decides."""
     leaves, structure = jax.tree.flatten(x)
     signs, first = [], 0
     for leaf in leaves:

@@ -1,7 +1,7 @@
 """What the paper claims about its experiments, each claim with the test that decides it from the runs.
 
-A comparison is made seed by seed. It holds if it holds for at least four of five seeds, it fails if its opposite does,
-and else it is undecided; so it is with fewer than three seeds. A claim of several comparisons holds if all hold, and
+A comparison is made seed by seed. It holds if at least four of five seeds say so, fails if as many say the
+opposite, and else is undecided, as with fewer than three seeds. A claim of several comparisons holds if all hold, and
 fails if one fails. "Faster" means: fewer seconds (or samples) to a tenth of the initial loss. A run that stopped short
 of the target says only that it needs more than it used.
 """
@@ -58,7 +58,7 @@ class Curves:
         return self.runs.get(method, {})
 
     def final(self, method: str) -> dict[int, float]:
-        """Return the mean over the last tenth of the measurements, by seed; the worst there is for a diverged run."""
+        """Return the mean over the last tenth of the measurements, by seed; for a diverged run, the worst possible."""
         return {
             seed: self.worst if _diverged(rows) else float(rows[self.y].iloc[-max(1, len(rows) // 10) :].mean())
             for seed, rows in self.of(method).items()
@@ -145,7 +145,7 @@ def _split(values: dict[str, dict], winners: Sequence[str]) -> tuple[list[dict],
 
 
 def faster(winners: Sequence[str], losers: Sequence[str], axis: str = "seconds", factor: float = 1.0) -> "Test":
-    """Each winner needs less than each loser to come to a tenth of the initial loss, by the factor."""
+    """Each winner needs less than 1/``factor`` of what each loser needs to reach a tenth of the initial loss."""
 
     def test(curves: Curves) -> Judged:
         efforts = {method: curves.to_tenth(method, axis) for method in (*winners, *losers)}
@@ -157,7 +157,7 @@ def faster(winners: Sequence[str], losers: Sequence[str], axis: str = "seconds",
 
 
 def first_to_half(winner: str, losers: Sequence[str]) -> "Test":
-    """The winner is the first to come to half of the best final accuracy of all."""
+    """The winner is the first to reach half of the best final accuracy of all methods."""
 
     def test(curves: Curves) -> Judged:
         level = max((median(ends.values()) for m in curves.runs if (ends := curves.final(m))), default=math.nan) / 2

@@ -76,9 +76,9 @@ def _documents(S: int) -> dict[str, Recipe]:
 class Family:
     """Settings that several figures share."""
 
-    search: str  # whose step sizes the tuned variant has: a table of tuned.toml
+    search: str  # the table of tuned.toml that holds the step sizes of the tuned variant
     recipes: dict[str, Recipe]
-    steps: dict[str, tuple[float, float]]  # the paper's outer and inner step; "" for all others
+    steps: dict[str, tuple[float, float]]  # method -> the paper's outer and inner step; "": all others
     tuned_on: Task
     budget: float  # seconds in the algorithm, per run
 
@@ -105,7 +105,7 @@ NEWS_100, NEWS_1000 = (
     for S in (100, 1000)
 )
 FAMILIES = (MNIST, NEWS_100, NEWS_1000)
-SEARCHED = (MNIST, NEWS_100)  # batches of 1000 have the steps that were found with 100
+SEARCHED = (MNIST, NEWS_100)  # batches of 1000 use the steps found with batches of 100
 
 
 @lru_cache

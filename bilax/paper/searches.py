@@ -21,8 +21,8 @@ GRIDS = {  # outer steps, inner steps: 25 settings per method
     "mnist": ((0.1, 10, 300, 3000, 30_000), (0.001, 0.01, 0.03, 0.1, 0.3)),
     "newsgroups": ((0.1, 10, 300, 3000, 30_000), (10, 30, 100, 300, 1000)),
 }
-RUNGS, LANES = 3, 7  # 25 settings to a sixteenth of the horizon, 7 to a quarter, 2 to the end
-PILOT = 2.0  # seconds
+RUNGS, LANES = 3, 7  # 25 settings run to a sixteenth of the horizon, 7 to a quarter, 2 to the end
+PILOT = 2.0  # seconds of the short run that measures the pace
 
 
 def search_all(
@@ -73,7 +73,7 @@ def _entry(family: Family, method: str, scale: float, announce: Callable[[str], 
 
 
 def _pace(problem: Problem, algorithm: Any, sampler: str) -> float:
-    """Return the seconds per step, without the first half of a short run, where eta=auto measures L most often."""
+    """Return the seconds per step in the second half of a short run: in the first, eta=auto measures L most often."""
     options: dict[str, Any] = dict(sampler=sampler, time_limit=PILOT, every_seconds=PILOT / 10, metrics=lambda x, y: {})
     rows = solve(problem, algorithm, steps=10**9, **options).history
     last, half = rows[-1], rows[len(rows) // 2 if len(rows) > 2 else 0]

@@ -25,7 +25,7 @@ from bilax.sampling import keys
 
 TARGETS = (2.0, 0.6, 0.2, 0.06, 0.02)
 SETTINGS = 16  # per method and target
-TOLERANCE = 0.1  # a slope this close to the proven exponent counts as it
+TOLERANCE = 0.1  # a slope this close to the proven exponent counts as equal to it
 
 
 class Row(NamedTuple):
@@ -39,7 +39,7 @@ class Row(NamedTuple):
     interval: dict[str, tuple[float, float]]  # 95 %, over seeds
 
     def verdict(self) -> str:
-        """Compare the slope of the calls that the method makes most of with the proven exponent."""
+        """Compare the proven exponent with the slope of the kind of call that the method makes most."""
         kind = self.main_kind()
         low, high = self.interval[kind]
         if not math.isfinite(self.slope[kind]):
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 def problem() -> tuple[Quadratic, np.ndarray, np.ndarray]:
-    """The quadratic, and a start with |grad Phi|^2 = 4 and y at its solution: beyond it, noise decides."""
+    """The quadratic, and a start with |grad Phi|^2 = 4 and y at its solution, so that noise decides from there on."""
     q = quadratic(seed=0, noise=0.3)
     away = np.ones(q.x_star.size)
     away *= 2 / np.linalg.norm(q.gradient(q.x_star + away))
@@ -81,7 +81,7 @@ def measure(
 
 
 def settings_of(scaling: Scaling) -> list[dict[str, float]]:
-    """Return the settings that are tried, of which every method has as many."""
+    """Return the settings that are tried, the same number for every method."""
     return [dict(zip(scaling.grid, values, strict=True)) for values in product(*scaling.grid.values())]
 
 
@@ -119,7 +119,7 @@ def _measure(method: type, targets: Sequence[float], seeds: int, steps: int) -> 
 class _Trace(NamedTuple):
     mean: np.ndarray  # (settings, seeds, iterations kept): |grad Phi|^2, averaged over the iterations so far
     extra: dict[str, np.ndarray]  # calls beyond the declared cost, summed over the iterations so far
-    declared: dict[str, np.ndarray]  # (iterations kept,)
+    declared: dict[str, np.ndarray]  # (iterations kept,): calls of the declared cost, summed likewise
 
 
 class _Winner(NamedTuple):

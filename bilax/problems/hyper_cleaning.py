@@ -54,8 +54,8 @@ def hyper_cleaning(data: HyperCleaning, C: float = 0.001, y0: PyTree = None) -> 
         \min_\lambda \frac{1}{|V|} \sum_{i \in V} \mathrm{CE}(w^* a_i, l_i), \qquad
         w^* = \arg\min_w \frac{1}{|T|} \sum_{i \in T} \sigma(\lambda_i) \mathrm{CE}(w a_i, l_i) + C \|w\|^2
 
-    x is lambda, one number per training sample, 0 at the start; y is w, of shape (classes, features), which makes the
-    backward pass cheap, and starts at ``y0`` (by default 0). The sample's number travels with its batch, so that each
+    x is lambda, one number per training sample, 0 at the start; y is w, which starts at ``y0`` (by default 0); its
+    shape, (classes, features), makes the backward pass cheap. A batch holds the numbers of its samples, so that each
     weight meets its own sample.
     """
     n, features = data.features.shape

@@ -33,7 +33,7 @@ class Quadratic:
 
     @cached_property
     def problem(self) -> Problem:
-        with jax.ensure_compile_time_eval():  # the property is cached, also if first read in a jitted function
+        with jax.ensure_compile_time_eval():  # no tracers: the result is cached, even if a jitted function asks first
             A, B, C, E = (jnp.asarray(matrix) for matrix in (self.A, self.B, self.C, self.E))
         delta = self.delta
 
@@ -128,7 +128,7 @@ def quadratic(
 ) -> Quadratic:
     """Return a random quadratic: x in R^p, y in R^q, spectrum of the mean inner Hessian in [mu, L].
 
-    ``noise`` scales the differences between samples; single samples keep at least half of mu.
+    ``noise`` scales the differences between samples; the inner Hessian of every single sample stays at least mu / 2.
 
     >>> q = quadratic()
     >>> bool(abs(q.gradient(q.x_star)).max() < 1e-12)

@@ -33,7 +33,7 @@ class Chart:
 
     @property
     def x(self) -> str:
-        """The axis shown first: the one asked for, or the next best."""
+        """The axis shown first: the one asked for, or else the first there is."""
         return self.figure.x if self.figure.x in self.columns[0] else self.columns[0][0]
 
     @property
@@ -50,7 +50,7 @@ class Chart:
         labels = []
         for method, some in zip(self.figure.methods, self.runs, strict=True):
             lost = sum(run["status"][-1] == "diverged" for run in some if "status" in run)
-            # After a seed has diverged the median is one of those that are left, which looks better than it is.
+            # Once a seed has diverged, the median is that of the other seeds, which makes the method look too good.
             warning = f" ({lost} of {len(some)} seeds diverged)" if lost else "" if some else " (no runs)"
             labels.append(method.name + warning)
         return labels
@@ -77,7 +77,7 @@ class Chart:
         """Return all that page.js needs, every list of numbers once.
 
         Most lists are needed again and again: all counters are functions of the iteration, so that the curves along
-        them differ in their x only. A curve is therefore five numbers of lists: x, middle, low, high, seeds.
+        them differ in their x only. A curve is therefore the numbers of five lists: x, middle, low, high, seeds.
         """
         axes, metrics = self.columns
         pool: dict[tuple, int] = {}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas
 
 POINTS = 80  # of a curve, at most
-QUARTILES_FROM = 5  # seeds; with fewer of them the band goes from the lowest to the highest
+QUARTILES_FROM = 5  # seeds; with fewer of them the band goes from the lowest to the highest seed
 
 SeedRun = dict[str, np.ndarray]  # the columns of one seed, in the order of the measurements
 

@@ -13,7 +13,7 @@ AXES = {
     "HV": "Hessian-vector products",
     "HINV": "Hessian factorisations",
 }
-METRICS = {  # of every run; a figure brings the words for its own
+METRICS = {  # of every run; a figure brings the labels of its own metrics
     "norm_v": "norm of the hypergradient estimate",
     "norm_u": "norm of the inner gradient estimate",
     "residual": "residual of the linear system",
@@ -21,7 +21,7 @@ METRICS = {  # of every run; a figure brings the words for its own
 NOT_MEASURED = ("method", "seed", "status")  # columns that are neither axis nor metric
 
 
-def label(column: str, own: Mapping[str, str] = {}) -> str:  # never changed
+def label(column: str, own: Mapping[str, str] = {}) -> str:  # the default is never changed
     """Return the name of a column in words.
 
     >>> label("val_loss", {"val_loss": "loss on the trusted samples"}), label("norm_of_x")
@@ -64,6 +64,6 @@ MARKERS = {  # plotly's name -> matplotlib's, and a path around (0, 0) for the l
 
 
 def style_of(number: int) -> Style:
-    """Return how a curve is drawn; the lengths of the lists make the first 70 differ, and neighbours also in grey."""
+    """Return how a curve is drawn; the lists' lengths make the first 70 differ, and neighbours differ even in grey."""
     light, dark = COLOURS[number % len(COLOURS)]
     return Style(light, dark, DASHES[number % len(DASHES)], tuple(MARKERS)[number % len(MARKERS)])

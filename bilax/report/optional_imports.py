@@ -5,7 +5,7 @@ from typing import Any
 
 
 def check_installed() -> None:
-    """Refuse now what a report would refuse later."""
+    """Raise now the error that a report would raise later."""
     for module in ("pandas", "plotly", "matplotlib"):
         required(module)
 

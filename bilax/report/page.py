@@ -40,11 +40,11 @@ class Figure:
     table: "pandas.DataFrame"
     methods: tuple[Method, ...]  # in the order of the curves
     x: str = "seconds"  # shown first
-    y: str = ""  # the first metric, if there is none of this name
+    y: str = ""  # shown first; if there is no such metric, the first one is
     log_x: bool = False
     log_y: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)  # of metrics, in words
-    main: tuple[str, ...] = ()  # metrics that the table of final values has
+    main: tuple[str, ...] = ()  # metrics in the table of final values
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def write(page: Page, folder: Path) -> Path:
     for figure in page.figures:
         pictures.draw(figure, folder / "figures")
     path = folder / "report.html"
-    # The hashes of the scripts in the page are those of "\n", also on Windows.
+    # The hashes of the scripts are of text with "\n", so it must not become "\r\n" on Windows.
     path.write_text(assemble(page), encoding="utf-8", newline="\n")
     return path
 

@@ -10,7 +10,7 @@ from bilax.report.labels import MARKERS, style_of
 from bilax.report.page import Figure, Gallery, Method, Page, Verdict
 from bilax.report.pictures import specimen
 
-_SIGNS = {"holds": "✓", "fails": "✗", "undecided": "?"}  # so that colour says nothing alone
+_SIGNS = {"holds": "✓", "fails": "✗", "undecided": "?"}  # so that nothing is said by colour alone
 
 
 def contents(page: Page) -> Html:
@@ -28,7 +28,7 @@ def verdicts(some: tuple[Verdict, ...]) -> Html:
         return Html("")
     variants = list(dict.fromkeys(verdict.variant for verdict in some))
     options = [tag("option", "all variants", value="")]
-    # By number: an empty name is a name too.
+    # By number, because a variant's name may be empty, and the empty value stands for all.
     options += [tag("option", variant, value=number) for number, variant in enumerate(variants)]
     rows = [
         tag(

@@ -1,10 +1,9 @@
 """Drive any algorithm on any problem: compile once, run in chunks, measure outside the clock."""
 
 import time
-from collections import namedtuple
 from collections.abc import Callable
-from functools import cache, partial
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,26 +11,18 @@ import jax.numpy as jnp
 from bilax.algorithms.protocol import Algorithm
 from bilax.oracle import Counts, Oracle, traced
 from bilax.problem import Metrics, Problem
-from bilax.results import Result, Status
+from bilax.results import Result
 from bilax.running import eta_warnings, loop
 from bilax.running.accounting import Account, plain
-from bilax.running.checks import (
-    check_arguments,
-    check_state,
-    checked_seed,
-    checked_steps,
-    first_state,
-    positive,
-)
+from bilax.running.checks import check_arguments, checked_seed, first_state
+from bilax.running.going_on import restored, with_memory
 from bilax.running.interrupts import interrupts
+from bilax.running.limits import RESPONSE, Limits
 from bilax.running.measuring import Measurements
 from bilax.running.progress import bar
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
 from bilax.types import PyTree
-
-LONGEST = 128  # steps in one call of the compiled program
-RESPONSE = 0.2  # seconds after which the program should come back, for the clock, the bar and Ctrl-C
 
 
 def solve(
@@ -86,21 +77,22 @@ def solve(
     ('done', 1.0)
     """
     check_arguments(problem, algorithm)
-    limits = _Limits.checked(steps, every, every_seconds, time_limit, tol)
+    limits = Limits.checked(steps, every, every_seconds, time_limit, tol)
     run = _Runner(problem, algorithm, sampler, seed, limits.tol, (x0, y0), state)
+    limits = limits._replace(first=run.k)
     measure = Measurements(metrics or getattr(problem, "metrics", None), run.account.samples_per_step, on_row)
     measure(run.now, 0.0, run.counts)  # before the compilation, so that there is something to see
     run.compile()
-    first, status = run.k, None
+    status = None
     with interrupts() as interrupted, bar(type(algorithm).__name__, progress) as update:
         while status is None:
-            finite = run.advance(limits.next_stop(first, run.k, run.seconds, run.pace))
-            status = limits.status(run, first, finite, interrupted())
-            due = (run.k - first) % limits.every == 0 or run.seconds >= measure.at + limits.pause
-            if run.k > measure.k and (due or status is not None):
+            finite = run.advance(limits.next_stop(run.k, run.seconds, run.pace))
+            why = {"finite": finite, "converged": bool(run.now.converged), "interrupted": interrupted()}
+            status = limits.status(run.k, run.seconds, **why)
+            due = status is not None or limits.measures(run.k, run.seconds - measure.at)
+            if due and run.k > measure.k:
                 measure(run.now, run.seconds, run.counts)
-            done = max((run.k - first) / limits.steps, run.seconds / limits.seconds)
-            update(done, f"step {run.k}, |v| = {float(run.now.info.norm_v):.2e}")
+            update(limits.done(run.k, run.seconds), f"step {run.k}, |v| = {run.norm_v:.2e}")
     return Result(
         x=run.now.state.x,
         y=run.now.state.y,
@@ -108,7 +100,7 @@ def solve(
         counts=run.counts,
         history=measure.history,
         status=status,
-        message=limits.message(status, run, first),
+        message=limits.message(status, run.k, run.norm_v),
         seconds=run.seconds,
         compile_seconds=run.compile_seconds,
         eval_seconds=measure.seconds,
@@ -132,15 +124,12 @@ class _Runner:
         self.account = Account(algorithm, self.problem)
         oracle = self.problem.oracle()
         if state is None:
-            state, memory = first_state(problem, oracle, algorithm, *start), None
-            self.counts = self.account.of_init(oracle)
+            state, self.counts = first_state(problem, oracle, algorithm, *start), self.account.of_init(oracle)
+            memory = loop.fresh_memory(algorithm, state)
+        elif any(given is not None for given in start):
+            raise ValueError("state says where to go on; leave x0 and y0 out.")
         else:
-            if any(given is not None for given in start):
-                raise ValueError("state says where to go on; leave x0 and y0 out.")
-            check_state(algorithm, state)
-            state, memory = without_memory(state)
-            self.counts = Counts()
-        memory = loop.fresh_memory(algorithm, state) if memory is None else memory
+            (state, memory), self.counts = restored(algorithm, oracle, state), Counts()
         tic = time.perf_counter()
         self.now = loop.begin(self.problem, algorithm, self.stream, state, memory)  # this traces the step
         self.compile_seconds = time.perf_counter() - tic
@@ -150,6 +139,10 @@ class _Runner:
     @property
     def k(self) -> int:
         return int(self.now.state.k)
+
+    @property
+    def norm_v(self) -> float:
+        return float(self.now.info.norm_v)
 
     def compile(self) -> None:
         """Compile, by taking no steps, and look at eta."""
@@ -176,70 +169,3 @@ class _Runner:
         self.seconds += elapsed
         self.pace = max(elapsed, 1e-6) / max(1, self.k - k)
         return finite
-
-
-_SMALLER = "Try smaller step sizes."
-
-
-class _Limits(NamedTuple):
-    """When to stop, and when to measure."""
-
-    steps: int
-    every: int
-    pause: float  # seconds from one measurement to the next
-    seconds: float  # in the algorithm, at most
-    tol: float
-
-    @classmethod
-    def checked(cls, steps: Any, every: Any, every_seconds: Any, time_limit: Any, tol: Any) -> "_Limits":
-        steps, every = checked_steps(steps, steps if every is None and every_seconds is not None else every)
-        pause, seconds = positive("every_seconds", every_seconds), positive("time_limit", time_limit)
-        return cls(steps, every, pause, seconds, -1.0 if tol is None else positive("tol", tol))
-
-    def next_stop(self, first: int, k: int, seconds: float, pace: float) -> int:
-        """Return the iteration at which the compiled program should come back."""
-        chunk = max(1, min(LONGEST, int(min(RESPONSE, self.pause, self.seconds - seconds) / pace)))
-        return min(first + self.steps, first + ((k - first) // self.every + 1) * self.every, k + chunk)
-
-    def status(self, run: _Runner, first: int, finite: bool, interrupted: bool) -> Status | None:
-        if not finite:
-            return "diverged"
-        if run.now.converged:
-            return "converged"
-        if run.k >= first + self.steps:
-            return "done"
-        if interrupted:
-            return "interrupted"
-        return "timeout" if run.seconds >= self.seconds else None
-
-    def message(self, status: Status, run: _Runner, first: int) -> str:
-        k = run.k
-        if status == "diverged":
-            hint = "Look for numbers that are not finite in x0, y0 and the data." if k == first else _SMALLER
-            return f"step {k} gave numbers that are not finite; this is the state before it. {hint}"
-        if status == "timeout":
-            return f"the time limit of {self.seconds:g} s was reached after {k} steps."
-        if status == "interrupted":
-            return f"interrupted after {k} steps."
-        if status == "converged":
-            reached = float(run.now.info.norm_v)
-            return f"the norm of the estimate fell to {reached:.3g} <= tol = {self.tol:g} after {k} steps."
-        return f"{k} steps taken."
-
-
-def with_memory(state: Any, memory: loop.Memory) -> Any:
-    """Return a method's state with one more field, ``memory``: what the loop needs to go on from it."""
-    return _with_memory(type(state))(*state, memory)
-
-
-def without_memory(state: Any) -> tuple[Any, loop.Memory | None]:
-    kind = getattr(type(state), "method_state", None)
-    return (state, None) if kind is None else (kind(*state[:-1]), state.memory)
-
-
-@cache
-def _with_memory(kind: type) -> type:
-    made = namedtuple(kind.__name__, (*kind._fields, "memory"))  # type: ignore[attr-defined, misc]
-    made.method_state = kind  # type: ignore[attr-defined]
-    made.__reduce__ = lambda self: (with_memory, (kind(*self[:-1]), self.memory))  # for pickle
-    return made

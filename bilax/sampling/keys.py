@@ -57,11 +57,11 @@ def _numbers(shape: tuple[int, ...]) -> jax.Array:
 
 def _child(stream: jax.Array, number: jax.Array) -> jax.Array:
     """Return the streams that a stream has under these numbers."""
-    # Unless each is computed on its own, it is computed again for every number that is drawn.
+    # Without the barrier, each stream would be computed again for every number that is drawn.
     return jax.lax.optimization_barrier(jnp.stack(_derive(stream, number), axis=-1))
 
 
-@jax.jit  # traced once for each shape, and so is the next one
+@jax.jit  # so that it is traced once for each shape, like _threefry
 def _derive(stream: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Mix a number into the two words of a stream.
 
@@ -77,7 +77,7 @@ def _derive(stream: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def mix(h: jax.Array) -> jax.Array:
-    """The finaliser of MurmurHash3: every input bit reaches every output bit, and no two inputs meet."""
+    """The finaliser of MurmurHash3: every input bit reaches every output bit, and no two inputs share an output."""
     h = (h ^ (h >> 16)) * jnp.uint32(0x85EBCA6B)
     h = (h ^ (h >> 13)) * jnp.uint32(0xC2B2AE35)
     return h ^ (h >> 16)
@@ -126,8 +126,8 @@ def parts(key: Key) -> tuple[Key, jax.Array]:
 def for_loop(key: Key, n: int) -> Key:
     """Return n keys of one stream for an inner loop of n passes: pass t of step k has the position ``n k + t``.
 
-    Unlike `jax.random.split`, which opens a stream per pass, a sampler without replacement goes on
-    through the data from one pass to the next.
+    With them a sampler without replacement goes on through the data from one pass to the next;
+    `jax.random.split` would open a new stream for each pass.
     """
     stream, position = parts(key)
     return jax.vmap(lambda t: at(stream, position * jnp.uint32(n) + t))(jnp.arange(n, dtype=jnp.uint32))

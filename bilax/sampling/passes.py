@@ -1,4 +1,4 @@
-"""All samples of a level: exact means over them, and fixed blocks that have an identity."""
+"""All samples of a level: exact means over them, and fixed blocks with numbers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from bilax.numerics.tree import axpy, scale, size
 from bilax.sparse import is_rows
 from bilax.types import PyTree, Scalar
 
-CHUNK_BYTES = 2**25  # of data at a time, at most, in a pass over all of them
+CHUNK_BYTES = 2**25  # a pass over all data takes at most so many bytes of them at a time
 
 
 def exact_mean(data: PyTree, fn: Callable[[PyTree], PyTree]) -> PyTree:
     """Return the exact mean over all samples of ``fn(batch)``, itself a mean over its batch.
 
-    The data are taken in chunks, so the memory it needs does not grow with their number.
+    The data are taken in chunks, so the memory needed does not grow with the number of samples.
 
     >>> float(exact_mean(jnp.arange(10.0), lambda batch: batch.mean()))
     4.5

@@ -21,8 +21,8 @@ ROUNDS = 32
 def iid(data: PyTree, key: Key, size: int) -> PyTree:
     """Draw with replacement: the samples are independent, as the theory assumes.
 
-    Of n samples, each has a chance within a factor 1 ± n / 2^32 of 1/n (a remainder of 32 random bits), which is
-    beyond detection and three times cheaper than `jax.random.randint`.
+    A sample's number is the remainder of 32 random bits, so each of n samples has the chance 1/n up to a factor of
+    1 ± n / 2^32. That is beyond detection, and three times cheaper than `jax.random.randint`.
     """
     index = jax.random.bits(key, (size,), jnp.uint32) % jnp.uint32(size_of(data))
     return take(data, index.astype(jnp.int32))
@@ -108,7 +108,7 @@ def _permute(slot: jax.Array, ahead: jax.Array, words: jax.Array, n: int) -> jax
 
 
 def _divmod_product(position: jax.Array, size: int, n: int) -> tuple[jax.Array, jax.Array]:
-    """Return divmod(position * size, n) in uint32 although the product may not fit, bit by bit of ``size``."""
+    """Return divmod(position * size, n) in uint32 although the product may not fit, taking ``size`` bit by bit."""
     whole, rest = position // n, position % n
     quotient, remainder = jnp.zeros_like(position), jnp.zeros_like(position)
     for bit in f"{size:b}":

@@ -1,4 +1,4 @@
-"""What a result depends on besides its settings. Importing this imports no JAX, so that a broken one can be told."""
+"""What a result depends on besides its settings. Importing it imports no JAX, so a broken JAX can be reported."""
 
 import os
 import platform
