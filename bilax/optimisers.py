@@ -5,6 +5,7 @@ params)``; bilax does not import optax. A method's own schedule multiplies the u
 like the number 0.1, and a projection comes after the step.
 """
 
+import enum
 import functools
 import types
 from collections.abc import Callable
@@ -134,12 +135,18 @@ def _plain(rate: Any) -> Any:
 
 
 class _Alike:
-    """A transformation that is equal to those made by the same code from the same values."""
+    """A transformation that is equal to those made by the same code from the same values.
+
+    Where something behind it could change unnoticed, it is equal to itself alone, as functions are to `jax.jit`.
+    """
 
     def __init__(self, transformation: Any, rates_apart: bool):
         self.transformation = transformation
         parts = (transformation.init, transformation.update)
-        self._made = tuple(_how_made(part, rates_apart, set()) for part in parts)
+        try:
+            self._made = tuple(_how_made(part, rates_apart, frozenset()) for part in parts)
+        except _Unknown:
+            self._made = _Same(transformation)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Alike) and self._made == other._made
@@ -148,33 +155,61 @@ class _Alike:
         return hash(self._made)
 
 
-def _how_made(value: Any, rates_apart: bool, seen: set[int]) -> Any:
+class _Unknown(Exception):
+    """A value that may change without becoming another object."""
+
+
+class _Same:
+    """An object that is equal to itself alone; it is kept, so that no other one takes its place in memory."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+_PLAIN = (int, float, complex, str, bytes, type(None), np.dtype, np.generic, enum.Enum)
+_FIXED = (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc, jax.Array, type(jax.jit(abs)), jax.custom_jvp)
+
+
+def _how_made(value: Any, rates_apart: bool, seen: frozenset[int]) -> Any:
     """Return something hashable that is equal for functions with the same code and the same values behind them."""
-    again = functools.partial(_how_made, rates_apart=rates_apart, seen=seen)
-    if isinstance(value, (types.FunctionType, types.MethodType, functools.partial, dict, list, tuple)):
-        if id(value) in seen:
-            return "itself"
-        seen = seen | {id(value)}
-        again = functools.partial(_how_made, rates_apart=rates_apart, seen=seen)
+    if id(value) in seen:
+        return "itself"
+    if isinstance(value, _PLAIN):
+        return type(value), value
+    if isinstance(value, (np.ndarray, jax.Array)) and not isinstance(value, Tracer) and value.size < 1000:
+        return value.shape, str(value.dtype), np.asarray(value).tobytes()
+    if isinstance(value, _FIXED):
+        return _Same(value)
+    again = functools.partial(_how_made, rates_apart=rates_apart, seen=seen | {id(value)})
     if isinstance(value, types.FunctionType):
         injected = rates_apart and value.__qualname__.startswith("inject_hyperparams.")
-        names = value.__code__.co_freevars
-        behind = [
-            again(cell.cell_contents)
-            for name, cell in zip(names, value.__closure__ or (), strict=True)
-            if not (injected and name == "numeric_hps")
-        ]
-        return value.__code__, id(value.__globals__), again(value.__defaults__), again(value.__kwdefaults__), *behind
-    if isinstance(value, types.MethodType):
-        return again(value.__func__), id(value.__self__)
+        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        behind = [again(cell.cell_contents) for name, cell in cells if not (injected and name == "numeric_hps")]
+        used = [_global(value.__globals__[name], again) for name in _names(value.__code__) if name in value.__globals__]
+        return value.__code__, again(value.__defaults__), again(value.__kwdefaults__), *behind, *used
+    if isinstance(value, types.MethodType) and not hasattr(value.__self__, "__dict__"):
+        return again(value.__func__), again(value.__self__)
     if isinstance(value, functools.partial):
         return again(value.func), again(value.args), again(value.keywords)
     if isinstance(value, dict):
         return dict, *((again(key), again(item)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
         return type(value), *(again(item) for item in value)
-    if isinstance(value, (np.ndarray, jax.Array)) and not isinstance(value, Tracer) and value.size < 1000:
-        return value.shape, str(value.dtype), np.asarray(value).tobytes()
-    if isinstance(value, (int, float, str, bytes, bool, type, type(None))):
-        return type(value), value
-    return id(value)
+    raise _Unknown
+
+
+def _global(value: Any, again: Callable[[Any], Any]) -> Any:
+    """Functions of a module are told by who they are: another definition is another function."""
+    return _Same(value) if callable(value) else again(value)
+
+
+def _names(code: types.CodeType) -> list[str]:
+    """Return the names that code and the functions inside it look up."""
+    inside = [part for part in code.co_consts if isinstance(part, types.CodeType)]
+    return [*code.co_names, *(name for part in inside for name in _names(part))]

@@ -39,6 +39,16 @@ def test_going_on_from_a_state_of_iterate_and_with_a_start_beside_it():
         solve(PROBLEM, MRBO(), steps=1, state={"x": 1})
 
 
+def test_going_on_with_another_kind_of_eta():
+    """From a number to "auto", L is measured anew; from "auto" to a number, nothing of it is left."""
+    fixed, auto = (MRBO(S=4, eta=eta) for eta in (0.2, "auto"))
+    for first, second in ((fixed, auto), (auto, fixed)):
+        state = solve(PROBLEM, first, steps=3).state
+        rest, bare = (solve(PROBLEM, second, steps=2, state=s) for s in (state, iterate(PROBLEM, first, steps=3).state))
+        assert (rest.state.memory.curvature is None) == (second is fixed)
+        np.testing.assert_allclose(rest.x, bare.x, rtol=1e-12)
+
+
 def test_a_nan_in_iterate_or_sweep_is_not_silent():
     settings = [MRBO(gamma=gamma, lam=lam, S=4, eta=0.3) for gamma, lam in ((0.01, 0.1), (1e200, 1e200))]
     found = sweep(PROBLEM, settings, steps=12, seeds=[0, 1])

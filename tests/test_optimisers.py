@@ -130,6 +130,35 @@ def test_optimisers_made_alike_share_a_program(compiled):
     assert jax.tree.structure(one) != jax.tree.structure(other)
 
 
+RATE = 0.1
+
+
+def shrink(size):
+    """An optimiser written by hand, over whatever tells its rate."""
+    return optax.GradientTransformation(
+        lambda z: (), lambda g, memory, z=None: (jax.tree.map(lambda leaf: -size() * leaf, g), memory)
+    )
+
+
+def test_what_changed_behind_an_optimiser_is_seen_when_it_is_made_again(monkeypatch):
+    """A global, an attribute of an object, an entry of a list, a function defined anew: no old program is taken."""
+    box = type("Box", (), {"rate": 0.1})()
+    rates, numbers = [0.1], np.full(2000, 0.1)
+
+    def after(make):
+        return float(solve(PROBLEM, MRBO(gamma=make(), S=4, eta=0.2), steps=3).x[0])
+
+    for make, change in (
+        (lambda: shrink(lambda: RATE), lambda: monkeypatch.setitem(globals(), "RATE", 0.4)),
+        (lambda: shrink(lambda: box.rate), lambda: setattr(box, "rate", 0.4)),
+        (lambda: shrink(lambda: rates[0]), lambda: rates.__setitem__(0, 0.4)),
+        (lambda: shrink(lambda: numbers[1999]), lambda: numbers.fill(0.4)),
+    ):
+        before = after(make)
+        change()
+        np.testing.assert_allclose([before, after(make)], [after(lambda: 0.1), after(lambda: 0.4)], rtol=1e-12)
+
+
 def test_going_on_takes_the_optimisers_memory_along():
     alg = MRBO(gamma=optax.adam(0.05), lam=optax.sgd(0.1, momentum=0.9), S=5)
     whole = solve(PROBLEM, alg, steps=9)

@@ -23,7 +23,12 @@ def restored(algorithm: Algorithm, oracle: Oracle, state: Any) -> tuple[Any, Mem
             f"this state is not one of {type(algorithm).__name__} with these settings; go on with the algorithm, the "
             "optimisers and the problem that it comes from."
         )
-    return state, fresh_memory(algorithm, state) if memory is None else memory
+    fresh = fresh_memory(algorithm, state)
+    if memory is None:
+        return state, fresh
+    # The run before may have had a number for eta and this one "auto", or the other way round.
+    changed = (memory.curvature is None) != (fresh.curvature is None)
+    return state, memory._replace(curvature=fresh.curvature) if changed else memory
 
 
 def with_memory(state: Any, memory: Memory) -> Any:
