@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
+from bilax.numerics.constraints import on_the_set
 from bilax.numerics.tree import size
 from bilax.problem import Functions, Loss, Problem, unconstrained
 from bilax.sampling.passes import Blocks, exact_mean
@@ -21,6 +22,10 @@ def _cholesky(H: jax.Array) -> Callable[[jax.Array], jax.Array]:
     """Factorise a positive definite matrix once; return the solver of linear systems with it."""
     factors = jax.scipy.linalg.cho_factor(H)
     return lambda b: jax.scipy.linalg.cho_solve(factors, b)
+
+
+def _everywhere(x: PyTree, y: PyTree, zeta: PyTree, r: PyTree) -> PyTree:
+    return r
 
 
 def _missing(name: str) -> Callable[..., Any]:
@@ -47,6 +52,7 @@ class Oracle(NamedTuple):
     jvp_G: Callable[..., PyTree]  # (x, y, zeta, r)    -> (grad_x grad_y G) r       Jv(G)
     project_x: Callable[..., PyTree] = unconstrained  # onto the set that x is kept in
     project_y: Callable[..., PyTree] = unconstrained
+    tangent: Callable[..., PyTree] = _everywhere  # (x, y, zeta, r) -> the part of r along which y can move in its set
     factor: Callable[..., Any] = _cholesky  # dense Hessian -> solver of systems with it    Hyy^inv(G)
     # What only methods later than the paper's ask for
     grads_G: Callable[..., Any] = _missing("grads_G")  # (x, y, zeta) -> (grad_x G, grad_y G), one pass     Gc(G)
@@ -84,7 +90,10 @@ class TracedProblem:
 
     def oracle(self) -> Oracle:
         F, G = _scalar("outer_loss", self.functions.F), _scalar("inner_loss", self.functions.G)
-        products = self.functions.second_derivatives(G)
+        products, tangent = self.functions.second_derivatives(G), _everywhere
+        project_y = _like("project_y", self.functions.project_y)
+        if project_y is not unconstrained:
+            products, tangent = on_the_set(products, jax.grad(G, argnums=1), project_y)
         n_F, n_G = size(self.outer_data), size(self.inner_data)
         return Oracle(
             draw_F=partial(self.sampler, self.outer_data),
@@ -94,7 +103,8 @@ class TracedProblem:
             hvp_G=products.hvp,
             jvp_G=products.jvp,
             project_x=_like("project_x", self.functions.project_x),
-            project_y=_like("project_y", self.functions.project_y),
+            project_y=project_y,
+            tangent=tangent,
             grads_G=jax.grad(G, argnums=(0, 1)),
             linearize_G=products.linearize,
             value_F=F,

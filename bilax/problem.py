@@ -10,6 +10,7 @@ import numpy as np
 
 from bilax.errors import unknown
 from bilax.numerics.second_derivatives import WAYS, Products
+from bilax.numerics.tree import copied
 from bilax.sparse import Rows, is_rows
 from bilax.types import PyTree
 
@@ -86,6 +87,9 @@ class Problem:
             raise unknown("way to take second derivatives", str(way), WAYS)
         for name in ("outer_data", "inner_data"):
             object.__setattr__(self, name, _as_data(name, getattr(self, name)))
+        for name in ("x0", "y0"):
+            kept = jax.tree.map(lambda z: z.copy() if isinstance(z, np.ndarray) else z, getattr(self, name))
+            object.__setattr__(self, name, kept)
 
     @property
     def functions(self) -> "Functions":
@@ -143,7 +147,7 @@ def _as_data(name: str, data: PyTree) -> PyTree:
                     "jax_enable_x64."
                 )
     with jax.ensure_compile_time_eval():  # a problem made inside a jitted function may outlive it
-        return jax.tree.map(jnp.asarray, data)
+        return copied(data)
 
 
 def as_variable(name: str, value: PyTree) -> PyTree:
@@ -167,4 +171,4 @@ def as_variable(name: str, value: PyTree) -> PyTree:
         if array.size == 0:
             raise ValueError(f"{where} has shape {array.shape}, which holds no numbers.")
     # A strong copy: a weakly typed leaf would change its type after the first step.
-    return jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype), value)
+    return jax.block_until_ready(jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype), value))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from real_data import needs_data
 
+import bilax
 from bilax import MRBO, SEMA, VRBO, Problem, UnsafeEta, iterate, solve
 from bilax.datasets import digits
 from bilax.hypergrad import auto_eta, neumann
@@ -21,7 +22,7 @@ Q = quadratic(q=6, seed=4)
 def test_power_iteration_finds_the_largest_eigenvalue():
     oracle = make_oracle(Q.problem, "full")
     L, samples = auto_eta.largest_eigenvalue(oracle, keys.root(0), Q.problem.x0, Q.problem.y0, 1, iterations=500)
-    assert samples == 512
+    assert samples == 2 * 512
     np.testing.assert_allclose(L, np.linalg.eigvalsh(Q._mean["A"])[-1], rtol=1e-6)
     rough, _ = auto_eta.largest_eigenvalue(oracle, keys.root(0), Q.problem.x0, Q.problem.y0, 1)
     assert 0.9 * L < rough <= L * (1 + 1e-9)
@@ -236,3 +237,44 @@ def test_the_papers_eta_on_unscaled_digits_warns():
     bright = task._replace(features=3 * task.features, trusted_features=3 * task.trusted_features)
     with pytest.warns(UnsafeEta, match=r"eta = 0\.5 is too large"):
         solve(hyper_cleaning(bright), MRBO(gamma=0.1, lam=0.1, Q=3, eta=0.5, S=500), steps=5)
+
+
+@pytest.mark.parametrize(
+    ("curved", "L"),
+    [
+        (lambda y: (y[0] + y[1]) ** 2 + 0.01 * jnp.sum(y**2), 4.02),
+        (lambda y: jnp.sum(y) ** 2, 2.0 * 6),  # equal columns
+        (lambda y: (y[0] - y[1]) ** 2 + (y[2] - y[3]) ** 2, 4.0),
+        (lambda y: jnp.sum(y * jnp.array([1.0, -1, 1, -1, 1, -1])) ** 2, 2.0 * 6),
+        (lambda y: 0.5 * y[5] ** 2, 1.0),
+    ],
+)
+def test_no_structure_hides_the_curvature(curved, L):
+    problem = Problem(
+        lambda x, y, batch: jnp.sum((y - 1) ** 2) + x + 0 * batch.mean(),
+        lambda x, y, batch: curved(y) + 0 * (x + batch.mean()),
+        jnp.zeros(4),
+        jnp.zeros(4),
+    )
+    oracle, y = make_oracle(problem), jnp.zeros(6)
+    found, _ = auto_eta.largest_eigenvalue(oracle, keys.root(0), jnp.zeros(()), y, 4)
+    np.testing.assert_allclose(found, L, rtol=1e-3)
+    np.testing.assert_allclose(bilax.theory.estimate(problem, jnp.zeros(()), y).L, L, rtol=1e-6)
+
+
+def test_where_nothing_is_curved_eta_stays_small_and_finite():
+    flat = Problem(
+        lambda x, y, batch: jnp.sum((y - 1) ** 2) + x**2 + 0 * batch.mean(),
+        lambda x, y, batch: 0 * (jnp.sum(y) + x + batch.mean()),
+        jnp.zeros(4),
+        jnp.zeros(4),
+    )
+    info = iterate(flat, MRBO(S=2), jnp.ones(()), jnp.zeros(3), steps=3).info
+    np.testing.assert_allclose(info.eta, 0.9)
+
+
+def test_nan_counts_as_growth():
+    assert bool(neumann.grew(jnp.nan))
+    assert np.isnan(neumann.ratio(jnp.nan, jnp.array(1.0)))
+    assert np.isnan(neumann.ratio(jnp.array(1.0), jnp.array(jnp.nan)))
+    assert neumann.ratio(jnp.array(0.0), jnp.array(0.0)) == 0

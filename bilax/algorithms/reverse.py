@@ -11,7 +11,6 @@ from bilax.hypergrad import unrolled
 from bilax.hyperparameters import batch_size, count, hyperparameters, inner_step, outer_step
 from bilax.optimisers import Step, descend, start
 from bilax.oracle import Counts, Oracle
-from bilax.problem import unconstrained
 from bilax.types import Key, PyTree
 
 
@@ -68,8 +67,6 @@ class Reverse:
         return State(jnp.zeros((), jnp.int32), x0, y0, start(self.alpha, x0), start(self.beta, y0))
 
     def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
-        if oracle.project_y is not unconstrained:
-            raise ValueError("Reverse differentiates unprojected inner steps: give a problem without project_y.")
         key_y, key_F = jax.random.split(key)
         B_F = oracle.draw_F(key_F, self.S)
         h, y, y_memory, u = unrolled.hypergrad(

@@ -82,7 +82,9 @@ class RSVRB:
         B_G, B_F = oracle.draw_G(key_G, self.S), oracle.draw_F(key_F, self.S)
 
         def pieces(x, y):
-            return Pieces(*oracle.grad_F(x, y, B_F), oracle.grad_G(x, y, B_G), dense.matrices(oracle, x, y, B_G))
+            F_x, F_y = oracle.grad_F(x, y, B_F)
+            F_y = oracle.tangent(x, y, B_G, F_y)
+            return Pieces(F_x, F_y, oracle.grad_G(x, y, B_G), dense.matrices(oracle, x, y, B_G))
 
         new, old = at_two_points(pieces, (s.x, s.y), (s.x_prev, s.y_prev))
         z = storm(s.z, jnp.where(s.k == 0, 1, self.beta), new, old)

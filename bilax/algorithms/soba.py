@@ -66,6 +66,7 @@ class SOBA:
         zeta, xi = oracle.draw_G(key_G, self.S), oracle.draw_F(key_F, self.S)
         D_y, Hv, Jv = oracle.linearize_G(s.x, s.y, zeta, s.v)
         F_x, F_y = oracle.grad_F(s.x, s.y, xi)
+        F_y = oracle.tangent(s.x, s.y, zeta, F_y)
         D_v, D_x = axpy(-1, F_y, Hv), axpy(-1, Jv, F_x)
         y, y_memory = descend(self.rho, s.y_memory, D_y, s.y, oracle.project_y, decay(s.k, self.b))
         v, _ = descend(self.rho_v, (), D_v, s.v, schedule=decay(s.k, self.b))

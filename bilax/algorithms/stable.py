@@ -78,6 +78,7 @@ class STABLE:
         solve = oracle.factor(H.yy)
 
         F_x, F_y = oracle.grad_F(s.x, s.y, xi)
+        F_y = oracle.tangent(s.x, s.y, phi, F_y)
         flat, unravel_x = ravel_pytree(F_x)
         v = unravel_x(flat - H.xy @ solve(ravel_pytree(F_y)[0]))
         x, x_memory = descend(self.alpha, s.x_memory, v, s.x, oracle.project_x)

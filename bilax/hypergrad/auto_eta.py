@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from bilax.hypergrad.neumann import grew
-from bilax.numerics.tree import axpy, norm, scale, signs_like, size, vdot, where
+from bilax.numerics.tree import axpy, norm, scale, scattered_like, size, vdot, where
 from bilax.oracle import Oracle
 from bilax.types import Key, PyTree, Scalar
 
@@ -65,8 +65,9 @@ def update(
 
 
 def safe_eta(curvature: Curvature, fraction: Scalar) -> jax.Array:
+    """Return ``fraction / L``; where there is no curvature, as if L were 1, since no eta is too large then."""
     L = curvature.L
-    return fraction / jnp.maximum(L, jnp.finfo(L.dtype).tiny ** 0.5)
+    return fraction / jnp.where(L > jnp.finfo(L.dtype).tiny ** 0.5, L, 1)
 
 
 def after_series(curvature: Curvature, growth: Scalar) -> Curvature:
@@ -105,18 +106,21 @@ def largest_eigenvalue(
     """
     each = size(jax.eval_shape(lambda k: oracle.draw_G(k, S), key))
     batches = max(1, SAMPLES // each)
+    runs = max(2, batches)  # half of them from one start, half from the other
 
-    def on_one_batch(key):
+    def on_one_batch(key, start):
         def once(_, carry):
             w, _ = carry
             Hw = oracle.hvp_G(x, y, oracle.draw_G(key, S), w)
             L = norm(Hw)
             return scale(1 / jnp.maximum(L, jnp.finfo(L.dtype).tiny ** 0.5), Hw), L
 
-        start = signs_like(y)  # not drawn: a draw takes long to compile
         return jax.lax.fori_loop(0, iterations, once, (start, jnp.zeros_like(norm(start))))[1]
 
-    return jax.vmap(on_one_batch)(jax.random.split(key, batches)).max(), batches * each
+    # Not drawn: a draw takes long to compile. What one start is blind to, the other one sees.
+    starts = jax.tree.map(lambda *two: jnp.stack(two)[jnp.arange(runs) % 2], *(scattered_like(y, n) for n in (0, 1)))
+    each_key = jax.random.split(key, batches)[jnp.arange(runs) % batches]
+    return jax.vmap(on_one_batch)(each_key, starts).max(), runs * each
 
 
 def _moved(here: PyTree, there: PyTree) -> jax.Array:

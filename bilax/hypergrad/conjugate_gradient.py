@@ -13,19 +13,24 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B_F: PyTree, B_G: PyTree, N:
     r"""Solve :math:`\nabla_y^2 G \, w = \nabla_y F` by N steps from 0 on one batch; return
     :math:`\nabla_x F - \nabla_x \nabla_y G \, w`.
 
-    All N steps are taken, so that the cost is certain; `Estimate.residual` tells how far they came.
+    All N steps are taken, so that the cost is certain; `Estimate.residual` tells how far they came. They change nothing
+    any more once the system is solved up to rounding, or along a direction without positive curvature.
     """
     F_x, F_y = oracle.grad_F(x, y, B_F)
+    F_y = oracle.tangent(x, y, B_G, F_y)
 
     def once(carry, _):
         w, r, p, rr = carry
         Hp = oracle.hvp_G(x, y, B_G, p)
-        a = _divide(rr, vdot(p, Hp))
+        pHp = vdot(p, Hp)
+        a = jnp.where((pHp > 0) & (rr > solved), _divide(rr, pHp), 0)
         w, r = axpy(a, p, w), axpy(-a, Hp, r)
         rr_next = vdot(r, r)
         return (w, r, axpy(_divide(rr_next, rr), p, r), rr_next), None  # the axpy is the new direction p
 
-    (w, r, _, _), _ = jax.lax.scan(once, (zeros_like(F_y), F_y, F_y, vdot(F_y, F_y)), length=N)
+    first = vdot(F_y, F_y)
+    solved = (16 * jnp.finfo(first.dtype).eps) ** 2 * first
+    (w, r, _, _), _ = jax.lax.scan(once, (zeros_like(F_y), F_y, F_y, first), length=N)
     value = axpy(-1, oracle.jvp_G(x, y, B_G, w), F_x)
     residual = ratio(norm(r), norm(F_y))
     return Estimate(value, jnp.zeros_like(residual), residual)

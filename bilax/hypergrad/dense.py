@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from bilax.hypergrad.neumann import Estimate
+from bilax.hypergrad.neumann import Estimate, ratio
+from bilax.numerics.constraints import off_the_set
 from bilax.numerics.tree import axpy, size
 from bilax.oracle import Oracle
 from bilax.types import PyTree, Scalar
@@ -63,9 +64,12 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B_F: PyTree, B_G: PyTree) ->
     """Return grad_x F - (grad_x grad_y G) (grad_y^2 G)^-1 grad_y F with the dense matrices of one batch."""
     F_x, F_y = oracle.grad_F(x, y, B_F)
     m = matrices(oracle, x, y, B_G)
-    w = oracle.factor(m.yy)(ravel_pytree(F_y)[0])
-    none = jnp.zeros((), w.dtype)
-    return Estimate(axpy(-1, ravel_pytree(F_x)[1](m.xy @ w), F_x), none, none)
+    b, unravel = ravel_pytree(oracle.tangent(x, y, B_G, F_y))
+    tangent = jax.vmap(lambda e: ravel_pytree(oracle.tangent(x, y, B_G, unravel(e)))[0])(jnp.eye(b.size, dtype=b.dtype))
+    H = off_the_set(tangent, m.yy)
+    w = oracle.factor(H)(b)
+    residual = ratio(jnp.linalg.norm(H @ w - b), jnp.linalg.norm(b))
+    return Estimate(axpy(-1, ravel_pytree(F_x)[1](m.xy @ w), F_x), jnp.zeros_like(residual), residual)
 
 
 def refuse_if_too_large(method: str, x0: PyTree, y0: PyTree) -> None:

@@ -17,6 +17,7 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B_F: PyTree, B_G: PyTree, N:
         \nabla_x F - \eta \nabla_x \nabla_y G \, v_N
     """
     F_x, F_y = oracle.grad_F(x, y, B_F)
+    F_y = oracle.tangent(x, y, B_G, F_y)
 
     def once(carry, _):
         v, before, growth = carry

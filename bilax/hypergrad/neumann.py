@@ -40,7 +40,8 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> 
         \nabla_x F(x,y;B_F) - \nabla_x \nabla_y G(x,y;B_G) \; \eta \sum_{q=-1}^{Q-1} \prod_{j=Q-q}^{Q}
         (I - \eta \nabla_y^2 G(x,y;B_j)) \, \nabla_y F(x,y;B_F)
     """
-    F_x, r_0 = oracle.grad_F(x, y, B.F)  # line 2
+    F_x, F_y = oracle.grad_F(x, y, B.F)  # line 2
+    r_0 = oracle.tangent(x, y, B.G, F_y)
 
     def factor(carry, key):  # lines 3-6
         r, total, before, growth = carry
@@ -93,10 +94,11 @@ def cost(S: int, Q: int) -> Counts:
 
 
 def grew(growth: jax.Array) -> jax.Array:
-    """Tell whether a residual grew by more than rounding, which no eta below 2/L allows."""
+    """Tell whether a residual grew by more than rounding, which no eta below 2/L allows. NaN counts as growth."""
     growth = jnp.asarray(growth)
-    return growth > 1 + jnp.finfo(growth.dtype).eps ** 0.5
+    return ~(growth <= 1 + jnp.finfo(growth.dtype).eps ** 0.5)
 
 
 def ratio(after: jax.Array, before: jax.Array) -> jax.Array:
-    return jnp.where(before > 0, after / jnp.where(before > 0, before, 1), 0)
+    """Return after / before, or 0 if there was nothing before; NaN stays NaN."""
+    return jnp.where(before == 0, 0, after / jnp.where(before == 0, 1, before))

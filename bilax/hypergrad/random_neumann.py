@@ -34,7 +34,8 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> 
         \nabla_x F - \nabla_x \nabla_y G \; (Q + 1) \eta \prod_{i=1}^{p} (I - \eta \nabla_y^2 G(x,y;B_i)) \nabla_y F,
         \qquad p \sim U\{0, \dots, Q\}
     """
-    F_x, r_0 = oracle.grad_F(x, y, B.F)
+    F_x, F_y = oracle.grad_F(x, y, B.F)
+    r_0 = oracle.tangent(x, y, B.G, F_y)
 
     def factor(i, carry):
         r, before, growth = carry

@@ -10,6 +10,7 @@ from bilax.hypergrad.neumann import Estimate, ratio
 from bilax.numerics.tree import axpy, norm, zeros_like
 from bilax.optimisers import Step, descend
 from bilax.oracle import Counts, Oracle
+from bilax.problem import unconstrained
 from bilax.sampling import keys
 from bilax.types import Key, PyTree
 
@@ -34,6 +35,11 @@ def hypergrad(
     An optimiser in place of the number a is differentiated as well, with what it remembers. Memory is bounded: every
     sqrt(last)-th point is kept, and the steps between them are taken a second time.
     """
+    if oracle.project_y is not unconstrained:
+        raise ValueError(
+            "reverse differentiation goes through unprojected inner steps: give a problem without project_y, or take "
+            "an implicit method such as AIDCG (bilax.hypergrad.ConjugateGradient)."
+        )
     all_keys, (stretches, length) = keys.for_loop(key, T), _stretches(last)
     head, middle = T - last, T - last + stretches * length
 

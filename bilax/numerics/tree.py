@@ -63,17 +63,27 @@ def normal_like(key: Key, x: PyTree) -> PyTree:
     return jax.tree.unflatten(structure, normal)
 
 
-def signs_like(x: PyTree) -> PyTree:
-    """Return 1 and -1 in the shape of ``x``, as if at random: a hash of each number's position decides."""
+def scattered_like(x: PyTree, seed: int = 0) -> PyTree:
+    """Return numbers between -1 and 1 in the shape of ``x``, as if at random: hashes of each number's position.
+
+    Unlike plain signs, no two are opposite, so that equal columns or sums of a few numbers do not cancel.
+    """
     leaves, structure = jax.tree.flatten(x)
-    signs, first = [], 0
+    numbers, first = [], 0x7F4A7C15 * seed
     for leaf in leaves:
         h = jax.lax.iota(jnp.uint32, leaf.size) + jnp.uint32(first % 2**32)
         h = h * jnp.uint32(0x9E3779B1)
         h = (h ^ (h >> 15)) * jnp.uint32(0x85EBCA77)
-        signs.append(jnp.where((h >> 16) & 1, 1, -1).astype(leaf.dtype).reshape(leaf.shape))
+        h = (h ^ (h >> 13)) * jnp.uint32(0xC2B2AE3D)
+        part = jax.lax.bitcast_convert_type(h ^ (h >> 16), jnp.int32) / 2**31
+        numbers.append(part.astype(leaf.dtype).reshape(leaf.shape))
         first += leaf.size
-    return jax.tree.unflatten(structure, signs)
+    return jax.tree.unflatten(structure, numbers)
+
+
+def copied(x: PyTree) -> PyTree:
+    """Return arrays of JAX that hold what the given ones hold now, whatever becomes of those."""
+    return jax.block_until_ready(jax.tree.map(lambda xi: xi if isinstance(xi, jax.Array) else jnp.array(xi), x))
 
 
 def mean(x: PyTree) -> PyTree:
