@@ -16,7 +16,8 @@ _EXPORTS = {
     "solve": "bilax.running.solve",
     "iterate": "bilax.running.iterate",
     "sweep": "bilax.running.sweep",
-    "UnsafeEta": "bilax.running.eta_warnings",
+    "Doubtful": "bilax.errors",
+    "UnsafeEta": "bilax.errors",
     "Result": "bilax.results",
     "History": "bilax.results",
     "Info": "bilax.algorithms",
@@ -52,11 +53,11 @@ if TYPE_CHECKING:
     )
     from bilax.algorithms import *  # noqa: F403
     from bilax.algorithms import ALGORITHMS, Info
+    from bilax.errors import Doubtful, UnsafeEta
     from bilax.hypergrad import hypergradient
     from bilax.oracle import Counts, Oracle, make_oracle
     from bilax.problem import Problem
     from bilax.results import History, Result
-    from bilax.running.eta_warnings import UnsafeEta
     from bilax.running.iterate import iterate
     from bilax.running.solve import solve
     from bilax.running.sweep import sweep

@@ -1,6 +1,8 @@
-"""Answer a name that does not exist with the one that was probably meant."""
+"""What is said to a person: that a name does not exist, and that a result should not be trusted."""
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
 
@@ -16,3 +18,30 @@ def unknown(what: str, name: str, known: Iterable[str]) -> ValueError:
     close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.4)
     hint = f" Did you mean {lower[close[0]]}?" if close else ""
     return ValueError(f"no {what} is called {name!r}.{hint} There are {', '.join(known)}.")
+
+
+class Doubtful(UserWarning):
+    """A result should not be trusted as it is; the text has the numbers, and what to do."""
+
+
+class UnsafeEta(Doubtful):
+    """The step eta of a Neumann series is above 1/L, L being the largest eigenvalue of the inner Hessian."""
+
+
+class Doubts:
+    """The warnings of one run: given as they arise, and kept for the result."""
+
+    def __init__(self):
+        self.texts: list[str] = []
+
+    def add(self, text: str, category: type[Doubtful] = Doubtful) -> None:
+        self.texts.append(text)
+        warnings.warn(text, category, stacklevel=_outside())
+
+
+def _outside() -> int:
+    """Return how many calls above `warnings.warn` the code of the user is."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("bilax."):
+        frame, level = frame.f_back, level + 1
+    return level

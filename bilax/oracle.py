@@ -24,7 +24,7 @@ def _cholesky(H: jax.Array) -> Callable[[jax.Array], jax.Array]:
     return lambda b: jax.scipy.linalg.cho_solve(factors, b)
 
 
-def _everywhere(x: PyTree, y: PyTree, zeta: PyTree, r: PyTree) -> PyTree:
+def everywhere(x: PyTree, y: PyTree, zeta: PyTree, r: PyTree) -> PyTree:
     return r
 
 
@@ -52,7 +52,7 @@ class Oracle(NamedTuple):
     jvp_G: Callable[..., PyTree]  # (x, y, zeta, r)    -> (grad_x grad_y G) r       Jv(G)
     project_x: Callable[..., PyTree] = unconstrained  # onto the set that x is kept in
     project_y: Callable[..., PyTree] = unconstrained
-    tangent: Callable[..., PyTree] = _everywhere  # (x, y, zeta, r) -> the part of r along which y can move in its set
+    tangent: Callable[..., PyTree] = everywhere  # (x, y, zeta, r) -> the part of r along which y can move in its set
     factor: Callable[..., Any] = _cholesky  # dense Hessian -> solver of systems with it    Hyy^inv(G)
     # What only methods later than the paper's ask for
     grads_G: Callable[..., Any] = _missing("grads_G")  # (x, y, zeta) -> (grad_x G, grad_y G), one pass     Gc(G)
@@ -90,7 +90,7 @@ class TracedProblem:
 
     def oracle(self) -> Oracle:
         F, G = _scalar("outer_loss", self.functions.F), _scalar("inner_loss", self.functions.G)
-        products, tangent = self.functions.second_derivatives(G), _everywhere
+        products, tangent = self.functions.second_derivatives(G), everywhere
         project_y = _like("project_y", self.functions.project_y)
         if project_y is not unconstrained:
             products, tangent = on_the_set(products, jax.grad(G, argnums=1), project_y)

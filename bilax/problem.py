@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from bilax.errors import unknown
 from bilax.numerics.second_derivatives import WAYS, Products
@@ -47,6 +48,7 @@ class Problem:
         "reverse" over reverse (for a loss with a backward pass of its own, `jax.custom_vjp`), "differences" of
         gradients (for one without second derivatives), or a function such as those in
         `bilax.numerics.second_derivatives`.
+      check_finite: refuse data that hold NaN or infinity, and say where. Turn it off if your losses leave them out.
 
     >>> import jax.numpy as jnp
     >>> problem = Problem(
@@ -69,6 +71,7 @@ class Problem:
     project_x: Projection = unconstrained
     project_y: Projection = unconstrained
     second_derivatives: str | SecondDerivatives = "forward"
+    check_finite: bool = True
 
     def __post_init__(self):
         for name in ("outer_loss", "inner_loss"):
@@ -87,6 +90,8 @@ class Problem:
             raise unknown("way to take second derivatives", str(way), WAYS)
         for name in ("outer_data", "inner_data"):
             object.__setattr__(self, name, _as_data(name, getattr(self, name)))
+            if self.check_finite:
+                _refuse_non_finite(name, getattr(self, name), "set check_finite=False if the losses leave it out")
         for name in ("x0", "y0"):
             kept = jax.tree.map(lambda z: z.copy() if isinstance(z, np.ndarray) else z, getattr(self, name))
             object.__setattr__(self, name, kept)
@@ -150,6 +155,21 @@ def _as_data(name: str, data: PyTree) -> PyTree:
         return copied(data)
 
 
+def _refuse_non_finite(name: str, tree: PyTree, or_else: str) -> None:
+    """Say where the first number is that is not finite, if there is one."""
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        if isinstance(leaf, Tracer) or not jnp.issubdtype(leaf.dtype, jnp.inexact) or bool(jnp.isfinite(leaf).all()):
+            continue
+        wrong = np.argwhere(~np.isfinite(np.asarray(leaf)))
+        place = f"{name}{jax.tree_util.keystr(path)}"
+        at = ", ".join(str(i) for i in wrong[0])
+        value = np.asarray(leaf)[tuple(wrong[0])]
+        raise ValueError(
+            f"{place} holds {value} at [{at}], the first of {len(wrong):,} of {leaf.size:,} numbers that are not "
+            f"finite; correct or remove {'them' if len(wrong) > 1 else 'it'}, or {or_else}."
+        )
+
+
 def as_variable(name: str, value: PyTree) -> PyTree:
     """Return x0 or y0 as a pytree of floating arrays, or say what is wrong with it."""
     leaves = jax.tree.leaves_with_path(value)
@@ -171,4 +191,6 @@ def as_variable(name: str, value: PyTree) -> PyTree:
         if array.size == 0:
             raise ValueError(f"{where} has shape {array.shape}, which holds no numbers.")
     # A strong copy: a weakly typed leaf would change its type after the first step.
-    return jax.block_until_ready(jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype), value))
+    value = jax.block_until_ready(jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype), value))
+    _refuse_non_finite(name, value, "start somewhere else")
+    return value

@@ -14,7 +14,7 @@ from bilax.types import PyTree
 if TYPE_CHECKING:
     import pandas
 
-Status = Literal["done", "converged", "diverged", "timeout", "interrupted"]
+Status = Literal["done", "converged", "diverged", "timeout", "interrupted", "failed"]
 
 
 class History(Sequence[dict[str, Any]]):
@@ -65,6 +65,7 @@ class Result:
     history: History
     status: Status
     message: str  # the status in words: why the run ended, and what to do about it
+    warnings: tuple[str, ...]  # why the result should not be trusted as it is; empty if nothing was found
     seconds: float  # spent in the algorithm alone
     compile_seconds: float  # spent in compiling, and in looking at eta before the first step
     eval_seconds: float  # spent in the metrics

@@ -41,8 +41,8 @@ class Rows:
         start, length = matrix.indptr[:-1], np.diff(matrix.indptr)
         # A matrix without entries gets one that belongs to no row: nothing can be gathered from an empty array.
         indices, values = (matrix.indices, matrix.data) if matrix.nnz else (np.zeros(1), np.zeros(1, matrix.dtype))
-        parts = [jnp.array(part, jnp.int32) for part in (start, length, indices)]
-        return cls(*jax.block_until_ready([*parts, jnp.array(values)]), matrix.shape[1])
+        start, length, indices = (jnp.array(part, jnp.int32) for part in (start, length, indices))
+        return jax.block_until_ready(cls(start, length, indices, jnp.array(values), matrix.shape[1]))
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from bilax import settings
 from bilax.algorithms.protocol import Algorithm
+from bilax.errors import Doubtful
 from bilax.experiments.tasks import Task
-from bilax.running.eta_warnings import UnsafeEta
 from bilax.running.solve import solve
 from bilax.storage.runs import FINISHED, Record, manifests
 
@@ -78,9 +78,9 @@ def run_job(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict]
         if on_row is not None:
             on_row(row)
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UnsafeEta)
-        try:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Doubtful)  # they are kept with the run
             result = solve(
                 loaded.problem,
                 job.algorithm,
@@ -92,22 +92,19 @@ def run_job(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict]
                 on_row=measured,
                 progress=None if on_row is None else False,  # a caller that sees the rows needs no bar
             )
-        except MemoryError as error:
-            record.end(status="failed", message=str(error))
-            return folder
-        except BaseException as error:
-            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            record.end(status=status, message=f"{type(error).__name__}: {error}")
-            raise
-    for warning in caught:
-        if not issubclass(warning.category, UnsafeEta):
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    except MemoryError as error:
+        record.end(status="failed", message=str(error))
+        return folder
+    except BaseException as error:
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        record.end(status=status, message=f"{type(error).__name__}: {error}")
+        raise
     if arrays := loaded.keep(result):
         record.arrays(**arrays)
     record.end(
         status=result.status,
         message=result.message,
-        warnings=[str(warning.message) for warning in caught if issubclass(warning.category, UnsafeEta)],
+        warnings=list(result.warnings),
         seconds=result.seconds,
         compile_seconds=result.compile_seconds,
         eval_seconds=result.eval_seconds,

@@ -14,7 +14,7 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B_F: PyTree, B_G: PyTree, N:
     :math:`\nabla_x F - \nabla_x \nabla_y G \, w`.
 
     All N steps are taken, so that the cost is certain; `Estimate.residual` tells how far they came. They change nothing
-    any more once the system is solved up to rounding, or along a direction without positive curvature.
+    any more once the system is solved up to rounding, or when a direction without positive curvature is met.
     """
     F_x, F_y = oracle.grad_F(x, y, B_F)
     F_y = oracle.tangent(x, y, B_G, F_y)

@@ -1,9 +1,11 @@
 """The estimators as things of their own, for `bilax.hypergradient`."""
 
-from typing import Protocol, final
+from typing import ClassVar, Protocol, final
 
 import jax
+from jax.core import Tracer
 
+from bilax.errors import Doubts, UnsafeEta
 from bilax.hypergrad import auto_eta, conjugate_gradient, dense, fixed_point, neumann, random_neumann, unrolled
 from bilax.hypergrad.neumann import Estimate
 from bilax.hyperparameters import Auto, Eta, batch_size, count, hyperparameters, inner_step, series_step, switch
@@ -13,6 +15,8 @@ from bilax.problem import Problem, as_variable
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
 from bilax.types import Key, PyTree, Scalar
+
+UNSOLVED = 0.9  # of the right-hand side is left: hardly anything was done
 
 
 class Estimator(Protocol):
@@ -53,7 +57,29 @@ def hypergradient(
     method = Exact() if method is None else method
     if isinstance(method, type) or not hasattr(method, "estimate"):
         raise TypeError(f"method must be an estimator such as bilax.hypergrad.Neumann(Q=10); got {method!r}.")
-    return _estimate(traced(problem, sampler), method, keys.at(keys.root(seed), 0), x, y)
+    estimate = _estimate(traced(problem, sampler), method, keys.at(keys.root(seed), 0), x, y)
+    if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(estimate)):
+        _check(method, estimate)
+    return estimate
+
+
+def _check(method: Estimator, estimate: Estimate) -> None:
+    """Warn about an estimate of a system that was not solved."""
+    name, residual, growth = type(method).__name__, float(estimate.residual), float(estimate.growth)
+    if neumann.grew(estimate.growth):
+        Doubts().add(
+            f"{name}: the series grew, by a factor of {growth:.4g} from one term to the next, so the estimate cannot "
+            'be trusted. Take eta="auto", or an eta below 1/L, L being the largest eigenvalue of the inner Hessian; if '
+            "that does not help, the inner loss is not convex in y here.",
+            UnsafeEta,
+        )
+    elif not residual <= getattr(method, "solved", UNSOLVED):
+        Doubts().add(
+            f"{name}: {residual:.4g} of the right-hand side of the linear system is left, so the estimate cannot be "
+            "trusted. The inner Hessian is singular, not positive definite, or too badly conditioned for the steps "
+            f"taken (Q, N or T) or for {estimate.residual.dtype}. A regularisation of the inner loss, more steps, or "
+            "jax_enable_x64 help."
+        )
 
 
 @jax.jit
@@ -65,6 +91,8 @@ def _estimate(problem: Traced, method: Estimator, key: Key, x: PyTree, y: PyTree
 @hyperparameters
 class Exact:
     """Dense Hessian and Jacobian, one linear solve."""
+
+    solved: ClassVar[float] = 0.01  # of the right-hand side may be left
 
     S: int = batch_size(default=64, doc="size of every batch")
 
@@ -95,6 +123,8 @@ class Neumann:
 @hyperparameters
 class RandomNeumann:
     """One product of random length; the same mean as `Neumann`."""
+
+    solved: ClassVar[float] = 1.0  # a product of length 0 leaves everything
 
     Q: int = count(default=10, doc="largest number of Hessian-vector products")
     eta: Eta = series_step(default="auto", doc="step of the series, below 1/L")

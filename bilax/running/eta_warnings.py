@@ -1,13 +1,12 @@
 """The warning that a Neumann series cannot be trusted, because its step eta is too large."""
 
-import sys
-import warnings
 from functools import partial
 from typing import Any
 
 import jax
 
 from bilax.algorithms.protocol import Algorithm, Info
+from bilax.errors import Doubts, UnsafeEta
 from bilax.hypergrad import auto_eta
 from bilax.hyperparameters import Auto, names_of
 from bilax.oracle import Traced, TracedProblem
@@ -19,11 +18,7 @@ from bilax.types import PyTree
 SAMPLES = 1000  # at most, on which L is measured for a warning
 
 
-class UnsafeEta(UserWarning):
-    """The step eta of a Neumann series is above 1/L, L being the largest eigenvalue of the inner Hessian."""
-
-
-def check_start(algorithm: Algorithm, problem: Traced, state: Any) -> bool:
+def check_start(doubts: Doubts, algorithm: Algorithm, problem: Traced, state: Any) -> bool:
     """Warn if a fixed eta is unsafe at the starting point, and tell whether it was."""
     for name in names_of("series_step", algorithm):
         eta = getattr(algorithm, name)
@@ -32,18 +27,19 @@ def check_start(algorithm: Algorithm, problem: Traced, state: Any) -> bool:
         L = _measured_L(problem, state)
         if float(eta) * L > 1:
             of = algorithm.__dataclass_fields__[name].metadata["of"]  # type: ignore[attr-defined]
-            _warn(algorithm, f"{name} = {float(eta):.3g} is too large for {of}", L, name)
+            _warn(doubts, algorithm, f"{name} = {float(eta):.3g} is too large for {of}", L, name)
             return True
     return False
 
 
-def warn_series_grows(algorithm: Algorithm, problem: Traced, state: Any, info: Info) -> None:
+def warn_series_grows(doubts: Doubts, algorithm: Algorithm, problem: Traced, state: Any, info: Info) -> None:
     """Warn that the step from ``state`` used a series that grows."""
     eta, growth = float(info.eta), float(info.growth)
     L = _measured_L(problem, state)
     if not auto_steps(algorithm):
         L = max(L, (1 + growth) / eta)  # for a convex inner loss, a residual that grows proves this
     _warn(
+        doubts,
         algorithm,
         f"the Neumann series grows at step {int(state.k)}: with eta = {eta:.3g} its residual gets {growth:.4g} "
         "times larger from one term to the next, so the hypergradient cannot be trusted",
@@ -52,27 +48,18 @@ def warn_series_grows(algorithm: Algorithm, problem: Traced, state: Any, info: I
     )
 
 
-def _warn(algorithm: Algorithm, what: str, L: float, name: str) -> None:
+def _warn(doubts: Doubts, algorithm: Algorithm, what: str, L: float, name: str) -> None:
     remedy = (
         f'{name}="auto" lowers it each time; that it went on suggests an inner loss that is not convex in y, or '
         "samples that are far more curved than most: larger batches help then."
         if auto_steps(algorithm)
         else f'Set {name} below this, or {name}="auto".'
     )
-    warnings.warn(
+    doubts.add(
         f"{type(algorithm).__name__}: {what}. The largest eigenvalue of the inner Hessian is L = {L:.3g} here; the "
         f"largest safe {name} is 1/L = {1 / L:.3g}. {remedy}",
         UnsafeEta,
-        stacklevel=_outside(),
     )
-
-
-def _outside() -> int:
-    """Return how many calls above `warnings.warn` the code of the user is."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("bilax."):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _measured_L(problem: Traced, state: Any) -> float:

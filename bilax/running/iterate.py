@@ -6,11 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from bilax.algorithms.protocol import Algorithm, Info
+from bilax.errors import Doubts
 from bilax.oracle import Oracle, Traced, traced
 from bilax.problem import Problem
 from bilax.results import Iterates, Outcome
 from bilax.running import loop
 from bilax.running.checks import check_algorithm, checked_steps, first_state
+from bilax.running.diagnosis import check_iterates
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
 from bilax.types import PyTree, Scalar
@@ -49,7 +51,9 @@ def iterate(
     check_algorithm(algorithm)
     parts = traced(problem, sampler)
     state = first_state(problem, parts.oracle(), algorithm, x0, y0)
-    return recorded(parts, algorithm, keys.root(seed), state, steps)
+    found = recorded(parts, algorithm, keys.root(seed), state, steps)
+    check_iterates(Doubts(), found.info, found.status)
+    return found
 
 
 def recorded(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, steps: int) -> Iterates:

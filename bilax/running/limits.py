@@ -48,18 +48,20 @@ class Limits(NamedTuple):
             return "interrupted"
         return "timeout" if seconds >= self.seconds else None
 
-    def message(self, status: Status, k: int, norm_v: float) -> str:
+    def message(self, status: Status, k: int, told: str) -> str:
+        """Return the status in words; ``told`` is the cause of a failure, or what the last look at all data showed."""
+        if status == "failed":
+            return f"{told} The run ended at step {k}; this is its state there."
         if status == "diverged":
-            hint = (
-                "Look for numbers that are not finite in x0, y0 and the data."
-                if k == self.first
-                else "Try smaller step sizes."
-            )
-            return f"step {k} gave numbers that are not finite; this is the state before it. {hint}"
-        if status == "timeout":
-            return f"the time limit of {self.seconds:g} s was reached after {k} steps."
-        if status == "interrupted":
-            return f"interrupted after {k} steps."
+            return f"step {k} gave numbers that are not finite; this is the state before it. The cause: {told}"
         if status == "converged":
-            return f"the norm of the estimate fell to {norm_v:.3g} <= tol = {self.tol:g} after {k} steps."
-        return f"{k} steps taken."
+            return f"converged after {k} steps: over all data {told}, each at most tol = {self.tol:g}."
+        ends = {
+            "timeout": f"the budget of {self.seconds:g} s was used up after {k} steps",
+            "interrupted": f"interrupted after {k} steps",
+            "done": f"{k} steps taken",
+        }
+        if self.tol < 0:
+            return f"{ends[status]}."
+        seen = f"the last look at all data had {told}" if told else "the estimate never fell to it"
+        return f"{ends[status]}; not converged to tol = {self.tol:g}: {seen}."

@@ -29,6 +29,13 @@ class Memory(NamedTuple):
     estimated: jax.Array  # whether an estimate other than 0 was seen: until then `tol` has nothing to judge
 
 
+class Goal(NamedTuple):
+    """When a run may have converged: whether it has, is decided by a look at all data."""
+
+    tol: Any  # of the norm of the estimate
+    first: Any  # iteration at which to come back for it
+
+
 class LoopState(NamedTuple):
     """What the compiled program hands from step to step. Why it came back is in the last three."""
 
@@ -37,7 +44,7 @@ class LoopState(NamedTuple):
     info: Info
     calls: Counts  # beyond the declared cost, since the program was called
     finite: jax.Array  # the norms of the last step
-    converged: jax.Array
+    converged: jax.Array  # or so it seems, from the estimate
     grew: jax.Array  # the residual of the last series
 
 
@@ -101,7 +108,7 @@ def advance(
     problem: Traced,
     algorithm: Algorithm,
     stream: jax.Array,
-    tol: jax.Array,
+    goal: Goal,
     loop: LoopState,
     stop: Scalar,
     warned: Any,
@@ -118,7 +125,7 @@ def advance(
         grew = info.own.get("diverging", jnp.zeros((), bool)) & jnp.logical_not(warned)
         if memory.curvature is not None:
             grew &= loop.info.own.get("diverging", grew)  # the first time, eta="auto" lowers eta by itself
-        converged = (info.norm_v <= tol) & memory.estimated
+        converged = (info.norm_v <= goal.tol) & memory.estimated & (state.k >= goal.first)
         return LoopState(state, memory, info, loop.calls + info.calls, is_finite(info), converged, grew)
 
     def goes_on(loop: LoopState) -> jax.Array:

@@ -10,14 +10,22 @@ import numpy as np
 from bilax.oracle import Counts
 from bilax.problem import Metrics
 from bilax.results import History
+from bilax.running.inspection import Losses
 from bilax.running.loop import LoopState
+from bilax.types import PyTree
 
 
 class Measurements:
     """Makes the rows of a history, and knows the time that measuring took."""
 
-    def __init__(self, metrics: Metrics | None, samples: float, on_row: Callable[[dict[str, Any]], None] | None):
-        self.metrics, self.samples, self.on_row = metrics, samples, on_row
+    def __init__(
+        self,
+        losses: Callable[[PyTree, PyTree], dict[str, float]],
+        metrics: Metrics | None,
+        samples: float,
+        on_row: Callable[[dict[str, Any]], None] | None,
+    ):
+        self.losses, self.metrics, self.samples, self.on_row = losses, metrics, samples, on_row
         self.history, self.seconds, self.k, self.at = History(), 0.0, 0, 0.0
 
     def __call__(self, loop: LoopState, seconds: float, counts: Counts) -> None:
@@ -27,10 +35,14 @@ class Measurements:
         told = {name: value for name, value in loop.info.told().items() if name not in row}
         if len(self.history) > 0:  # before the first step nothing is told
             row |= {name: np.asarray(value).item() for name, value in told.items()}
-        self.history.rows.append(row | self._measured({*row, *told}, loop))
-        if self.on_row is not None:
-            self.on_row(self.history[-1])
-        self.seconds += time.perf_counter() - tic
+        row |= self.losses(loop.state.x, loop.state.y)
+        self.history.rows.append(row)
+        try:
+            self.history.rows[-1] = row | self._measured({*row, *told} - {*Losses._fields}, loop)
+            if self.on_row is not None:
+                self.on_row(self.history[-1])
+        finally:
+            self.seconds += time.perf_counter() - tic
 
     def _measured(self, taken: set[str], loop: LoopState) -> dict[str, Any]:
         if self.metrics is None:

@@ -1,21 +1,24 @@
 """Drive any algorithm on any problem: compile once, run in chunks, measure outside the clock."""
 
+import math
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from bilax.algorithms.protocol import Algorithm
+from bilax.errors import Doubts
+from bilax.numerics.tree import norm
 from bilax.oracle import Counts, Oracle, traced
-from bilax.problem import Metrics, Problem
-from bilax.results import Result
-from bilax.running import eta_warnings, loop
+from bilax.problem import Metrics, Problem, unconstrained
+from bilax.results import History, Result
+from bilax.running import diagnosis, eta_warnings, loop
 from bilax.running.accounting import Account, plain
 from bilax.running.checks import check_arguments, checked_seed, first_state
 from bilax.running.going_on import restored, with_memory
+from bilax.running.inspection import Inspector
 from bilax.running.interrupts import interrupts
 from bilax.running.limits import RESPONSE, Limits
 from bilax.running.measuring import Measurements
@@ -23,6 +26,8 @@ from bilax.running.progress import bar
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
 from bilax.types import PyTree
+
+PATIENCE = 10  # steps, at least, from one look at all data to the next
 
 
 def solve(
@@ -57,12 +62,15 @@ def solve(
       every_seconds: measure instead when so many seconds have passed in the algorithm since the last time.
       metrics: ``metrics(x, y) -> {name: number}``; its time is kept apart. By default the problem's.
       time_limit: stop after so many seconds in the algorithm, compilation and metrics not counted.
-      tol: stop once the norm of the hypergradient estimate is at most this.
+      tol: stop once the run has converged: the estimate has fallen to this norm, and a look at all data, outside of
+        the clock and of the counts, finds the hypergradient, the inner gradient and the residual of the linear system
+        at most this, too.
       progress: show a bar; by default if standard error is a terminal.
       on_row: called with every row of the history as soon as it is measured.
 
     Returns:
-      A `Result`. A run that turns non-finite ends with the status "diverged" and its last finite state.
+      A `Result`, with why the run ended (``status``, ``message``) and why it should not be trusted (``warnings``). A
+      run that turns non-finite ends with the status "diverged" and its last finite state.
 
     >>> import jax.numpy as jnp
     >>> problem = Problem(
@@ -80,19 +88,26 @@ def solve(
     limits = Limits.checked(steps, every, every_seconds, time_limit, tol)
     run = _Runner(problem, algorithm, sampler, seed, limits.tol, (x0, y0), state)
     limits = limits._replace(first=run.k)
-    measure = Measurements(metrics or getattr(problem, "metrics", None), run.account.samples_per_step, on_row)
+    measure = Measurements(
+        run.inspector.losses, metrics or getattr(problem, "metrics", None), run.account.samples_per_step, on_row
+    )
     measure(run.now, 0.0, run.counts)  # before the compilation, so that there is something to see
     run.compile()
-    status = None
+    status, told = None, ""
     with interrupts() as interrupted, bar(type(algorithm).__name__, progress) as update:
         while status is None:
             finite = run.advance(limits.next_stop(run.k, run.seconds, run.pace))
-            why = {"finite": finite, "converged": bool(run.now.converged), "interrupted": interrupted()}
-            status = limits.status(run.k, run.seconds, **why)
+            converged = finite and run.has_converged()
+            status = limits.status(run.k, run.seconds, finite=finite, converged=converged, interrupted=interrupted())
             due = status is not None or limits.measures(run.k, run.seconds - measure.at)
             if due and run.k > measure.k:
-                measure(run.now, run.seconds, run.counts)
+                try:
+                    measure(run.now, run.seconds, run.counts)
+                except Exception as error:
+                    status, told = "failed", f"{type(error).__name__}: {error}"
             update(limits.done(run.k, run.seconds), f"step {run.k}, |v| = {run.norm_v:.2e}")
+    if status != "diverged":
+        run.judge(measure.history)
     return Result(
         x=run.now.state.x,
         y=run.now.state.y,
@@ -100,10 +115,11 @@ def solve(
         counts=run.counts,
         history=measure.history,
         status=status,
-        message=limits.message(status, run.k, run.norm_v),
+        message=limits.message(status, run.k, told or run.told),
+        warnings=tuple(run.doubts.texts),
         seconds=run.seconds,
         compile_seconds=run.compile_seconds,
-        eval_seconds=measure.seconds,
+        eval_seconds=measure.seconds + run.inspection_seconds,
     )
 
 
@@ -133,8 +149,12 @@ class _Runner:
         tic = time.perf_counter()
         self.now = loop.begin(self.problem, algorithm, self.stream, state, memory)  # this traces the step
         self.compile_seconds = time.perf_counter() - tic
-        self.take = partial(loop.advance, self.problem, algorithm, self.stream, jnp.asarray(tol, float))
-        self.seconds, self.pace, self.warned = 0.0, RESPONSE, False
+        self.inspector, self.doubts, self.told = Inspector(self.problem), Doubts(), ""
+        # Where x is kept in a set, its gradient need not vanish: only a look at all data can tell.
+        seeming = math.inf if tol > 0 and oracle.project_x is not unconstrained else tol
+        self.tol, self.goal = tol, loop.Goal(jnp.asarray(seeming, float), 0)
+        self.seconds, self.pace, self.warned, self.inspection_seconds = 0.0, RESPONSE, False, 0.0
+        self.sizes = self._sizes()
 
     @property
     def k(self) -> int:
@@ -144,11 +164,14 @@ class _Runner:
     def norm_v(self) -> float:
         return float(self.now.info.norm_v)
 
+    def take(self, now: loop.LoopState, stop: int, warned: bool) -> loop.LoopState:
+        return loop.advance(self.problem, self.algorithm, self.stream, self.goal, now, stop, warned)
+
     def compile(self) -> None:
         """Compile, by taking no steps, and look at eta."""
         tic = time.perf_counter()
         jax.block_until_ready(self.take(self.now, self.k, False))
-        self.warned = eta_warnings.check_start(self.algorithm, self.problem, self.now.state)
+        self.warned = eta_warnings.check_start(self.doubts, self.algorithm, self.problem, self.now.state)
         self.compile_seconds += time.perf_counter() - tic
 
     def advance(self, stop: int) -> bool:
@@ -158,14 +181,35 @@ class _Runner:
         elapsed = time.perf_counter() - tic
         if after.grew and not self.warned:
             last = self.take(before, int(after.state.k) - 1, True).state
-            eta_warnings.warn_series_grows(self.algorithm, self.problem, last, after.info)
+            eta_warnings.warn_series_grows(self.doubts, self.algorithm, self.problem, last, after.info)
             self.warned = True
         finite = loop.all_finite(after)
         if not finite:
-            after = loop.advance_while_finite(self.problem, self.algorithm, self.stream, before, int(after.state.k))
+            bad = after.state
+            after = loop.advance_while_finite(self.problem, self.algorithm, self.stream, before, int(bad.k))
+            self.told = diagnosis.cause(after.state, bad)
         self.now = after
         k = int(before.state.k)
         self.counts += self.account.between(k, self.k) + plain(after.calls)
         self.seconds += elapsed
         self.pace = max(elapsed, 1e-6) / max(1, self.k - k)
         return finite
+
+    def has_converged(self) -> bool:
+        """Tell whether what seems to have converged has; if not, half as many steps more pass until the next look."""
+        if not self.now.converged:
+            return False
+        tic = time.perf_counter()
+        verdict = self.inspector.verdict(self.now.state.x, self.now.state.y, self.tol)
+        self.inspection_seconds += time.perf_counter() - tic
+        self.told = str(verdict)
+        self.goal = self.goal._replace(first=self.k + max(PATIENCE, self.k // 2))
+        return verdict.fulfils(self.tol)
+
+    def judge(self, history: History) -> None:
+        """Warn about a result that no one should take for a solution."""
+        if not any(diagnosis.check_row(self.doubts, row) for row in history):
+            diagnosis.check_end(self.doubts, history, (self.sizes, self._sizes()))
+
+    def _sizes(self) -> dict[str, float]:
+        return {name: float(norm(getattr(self.now.state, name))) for name in ("x", "y")}

@@ -12,12 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from bilax.algorithms.protocol import Algorithm
+from bilax.errors import Doubts
 from bilax.oracle import Oracle, Traced, TracedProblem, traced
 from bilax.problem import Problem
 from bilax.results import Iterates
 from bilax.running import loop
 from bilax.running.accounting import Account
 from bilax.running.checks import check_arguments, check_state, checked_seed, checked_steps, starting_point
+from bilax.running.diagnosis import check_iterates
 from bilax.running.iterate import recorded
 from bilax.running.progress import bar
 from bilax.sampling import keys
@@ -94,7 +96,9 @@ def sweep(
         of_seeds = np.reshape(leaves, (len(groups), len(chosen), *leaves[0].shape))
         return jnp.asarray(np.concatenate([np.swapaxes(of_group, 0, 1) for of_group in of_seeds])[: len(settings)])
 
-    return jax.tree.map(in_order, *results)
+    found = jax.tree.map(in_order, *results)
+    check_iterates(Doubts(), found.info, found.status)
+    return found
 
 
 def one_program(algorithms: Sequence[Algorithm]) -> list[Any]:

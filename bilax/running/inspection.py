@@ -1,0 +1,141 @@
+"""A look at the problem itself, not at batches, outside of the clock: losses, and whether a run has converged."""
+
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.sparse.linalg import cg
+
+from bilax.numerics.constraints import on_the_set
+from bilax.numerics.second_derivatives import Products
+from bilax.numerics.tree import axpy, norm, size
+from bilax.oracle import Oracle, Traced, TracedProblem, everywhere
+from bilax.problem import unconstrained
+from bilax.sampling import keys
+from bilax.sampling.passes import exact_mean
+from bilax.sampling.samplers import take
+from bilax.types import PyTree
+
+SAMPLES = 10_000  # of each level, at most, on which losses are measured
+DRAWS, EACH = 16, 64  # batches, and their size, that stand for all data of an oracle of the user's own
+SOLVER_STEPS = 1000  # of conjugate gradients, at most
+
+
+class Losses(NamedTuple):
+    outer_loss: Any
+    inner_loss: Any
+    inner_gradient: Any  # norm of grad_y g, after the projection of y
+
+
+class Verdict(NamedTuple):
+    """The three norms that are at most `tol` where a run has converged, over all data."""
+
+    hypergradient: Any  # of the move that a gradient step of length 1 makes, so that an active constraint counts as 0
+    inner_gradient: Any  # likewise for y
+    residual: Any  # of the linear system
+
+    def fulfils(self, tol: float) -> bool:
+        return all(value <= tol for value in self)
+
+    def __str__(self) -> str:
+        if np.isnan(self.residual):
+            return f"|grad_y g| = {self.inner_gradient:.3g}"
+        return (
+            f"|grad Phi| = {self.hypergradient:.3g}, |grad_y g| = {self.inner_gradient:.3g}, residual of the linear "
+            f"system {self.residual:.3g}"
+        )
+
+
+class Inspector:
+    """Looks at one problem."""
+
+    def __init__(self, problem: Traced):
+        self.problem = problem
+        self.sample = _subsample(problem) if isinstance(problem, TracedProblem) else None
+
+    def losses(self, x: PyTree, y: PyTree) -> dict[str, float]:
+        """Return the losses, on all data or on a fixed part of them; nothing for an oracle, which has none."""
+        if self.sample is None:
+            return {}
+        return {name: float(value) for name, value in _losses(self.sample, x, y)._asdict().items()}
+
+    def verdict(self, x: PyTree, y: PyTree, tol: float) -> Verdict:
+        """Return the three norms. Once the inner gradient is above ``tol``, the other two are not looked at."""
+        return Verdict(*(float(value) for value in _verdict(self.problem, x, y, jnp.asarray(tol, float))))
+
+
+def _subsample(problem: TracedProblem) -> TracedProblem:
+    """Return the problem with samples at equal distances, if there are more than are looked at."""
+
+    def some(data: PyTree) -> PyTree:
+        n = size(data)
+        return data if n <= SAMPLES else take(data, jnp.asarray(np.linspace(0, n - 1, SAMPLES).astype(np.int32)))
+
+    return TracedProblem(problem.functions, problem.sampler, some(problem.outer_data), some(problem.inner_data))
+
+
+@jax.jit
+def _losses(problem: TracedProblem, x: PyTree, y: PyTree) -> Losses:
+    oracle = problem.oracle()
+    value_and_grad = jax.value_and_grad(oracle.value_G, argnums=1)
+    outer = oracle.mean_F(lambda batch: oracle.value_F(x, y, batch))
+    inner, g = oracle.mean_G(lambda batch: value_and_grad(x, y, batch))
+    return Losses(outer, inner, _move(oracle.project_y, y, g))
+
+
+@jax.jit
+def _verdict(problem: Traced, x: PyTree, y: PyTree, tol: jax.Array) -> Verdict:
+    oracle = whole(problem)
+    g = oracle.grad_G(x, y, ())
+    inner = _move(oracle.project_y, y, g)
+
+    def the_others() -> tuple[jax.Array, jax.Array]:
+        F_x, F_y = oracle.grad_F(x, y, ())
+        b = oracle.tangent(x, y, (), F_y)
+        H = partial(oracle.hvp_G, x, y, ())
+        w, _ = cg(H, b, tol=0.0, atol=cast(float, tol / 2), maxiter=SOLVER_STEPS)
+        h = axpy(-1, oracle.jvp_G(x, y, (), w), F_x)
+        return _move(oracle.project_x, x, h), norm(axpy(-1, H(w), b))
+
+    unknown = jnp.full_like(inner, jnp.nan)
+    hypergradient, residual = jax.lax.cond(inner <= tol, the_others, lambda: (unknown, unknown))
+    return Verdict(hypergradient, inner, residual)
+
+
+def whole(problem: Traced) -> Oracle:
+    """Return an oracle whose every answer is over all data, in chunks of bounded memory; its batch is ()."""
+    oracle = problem.oracle()
+    if isinstance(problem, TracedProblem):
+        mean_F, mean_G = (partial(exact_mean, data) for data in (problem.outer_data, problem.inner_data))
+        products = problem.functions.second_derivatives(oracle.value_G)
+    else:
+        mean_F, mean_G = partial(_over_draws, oracle.draw_F), partial(_over_draws, oracle.draw_G)
+        products = Products(oracle.hvp_G, oracle.jvp_G, oracle.linearize_G)
+
+    def mean_of(mean, fn):
+        return lambda x, y, _, *r: mean(lambda batch: fn(x, y, batch, *r))
+
+    grad_G, tangent = mean_of(mean_G, oracle.grad_G), everywhere
+    products = Products(*(mean_of(mean_G, fn) for fn in products))
+    if isinstance(problem, TracedProblem) and oracle.project_y is not unconstrained:
+        products, tangent = on_the_set(products, grad_G, oracle.project_y)
+    return oracle._replace(
+        grad_F=mean_of(mean_F, oracle.grad_F),
+        grad_G=grad_G,
+        hvp_G=products.hvp,
+        jvp_G=products.jvp,
+        linearize_G=products.linearize,
+        tangent=tangent,
+    )
+
+
+def _over_draws(draw: Any, fn: Any) -> PyTree:
+    each = jax.lax.map(lambda key: fn(draw(key, EACH)), jax.random.split(keys.root(0), DRAWS))
+    return jax.tree.map(lambda leaf: leaf.mean(0), each)
+
+
+def _move(project: Any, z: PyTree, g: PyTree) -> jax.Array:
+    """Return how far a gradient step of length 1 goes; without a constraint, that is the norm of the gradient."""
+    return norm(g) if project is unconstrained else norm(axpy(-1, project(axpy(-1, g, z)), z))
