@@ -31,12 +31,14 @@ class UnsafeEta(Doubtful):
 class Doubts:
     """The warnings of one run: given as they arise, and kept for the result."""
 
-    def __init__(self):
+    def __init__(self, quiet: bool = False):
         self.texts: list[str] = []
+        self.quiet = quiet
 
     def add(self, text: str, category: type[Doubtful] = Doubtful) -> None:
         self.texts.append(text)
-        warnings.warn(text, category, stacklevel=_outside())
+        if not self.quiet:
+            warnings.warn(text, category, stacklevel=_outside())
 
 
 def _outside() -> int:

@@ -158,8 +158,11 @@ def _as_data(name: str, data: PyTree) -> PyTree:
 def _refuse_non_finite(name: str, tree: PyTree, or_else: str) -> None:
     """Say where the first number is that is not finite, if there is one."""
     for path, leaf in jax.tree.leaves_with_path(tree):
-        if isinstance(leaf, Tracer) or not jnp.issubdtype(leaf.dtype, jnp.inexact) or bool(jnp.isfinite(leaf).all()):
+        if isinstance(leaf, Tracer) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
             continue
+        with jax.ensure_compile_time_eval():
+            if bool(jnp.isfinite(leaf).all()):
+                continue
         wrong = np.argwhere(~np.isfinite(np.asarray(leaf)))
         place = f"{name}{jax.tree_util.keystr(path)}"
         at = ", ".join(str(i) for i in wrong[0])

@@ -107,9 +107,14 @@ def test_integers_that_jax_would_cut_off():
 
 def test_data_that_are_not_finite():
     data = np.array([1.0, np.nan, 2.0])
-    result = solve(Problem(mean_square, mean_square, data, data), MRBO(S=8, eta=0.1), 0.0, 0.0, steps=5)
+    with pytest.raises(ValueError, match=r"inner_data\['a'\] holds nan at \[1\], the first of 1 of 3 numbers"):
+        Problem(mean_square, mean_square, data[:1], {"a": data})
+    with pytest.raises(ValueError, match=r"x0\[1\] holds inf at \[0\]"):
+        solve(Problem(mean_square, mean_square, data[:1], data[:1]), MRBO(), (0.0, np.array([np.inf])), 0.0, steps=5)
+    problem = Problem(mean_square, mean_square, data, data, check_finite=False)
+    result = solve(problem, MRBO(S=8, eta=0.1), 0.0, 0.0, steps=5)
     assert result.status == "diverged"
-    assert "Look for numbers that are not finite in x0, y0 and the data" in result.message
+    assert "became NaN or infinite, although no number was larger than 1 before" in result.message
 
 
 def test_unknown_hyperparameter():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cases import ALGORITHM_CASES, METHOD_CASES, PROBLEM_CASES
 
-from bilax import MRBO, Counts, Problem, iterate, make_oracle, solve, sweep
+from bilax import MRBO, Counts, Doubtful, Problem, iterate, make_oracle, solve, sweep
 from bilax.oracle import traced
 from bilax.problems import quadratic
 from bilax.running.accounting import Account
@@ -51,10 +51,12 @@ def test_going_on_with_another_kind_of_eta():
 
 def test_a_nan_in_iterate_or_sweep_is_not_silent():
     settings = [MRBO(gamma=gamma, lam=lam, S=4, eta=0.3) for gamma, lam in ((0.01, 0.1), (1e200, 1e200))]
-    found = sweep(PROBLEM, settings, steps=12, seeds=[0, 1])
+    with pytest.warns(Doubtful, match=r"2 of 4 runs met numbers that are not finite \(the first: 1, 0\)"):
+        found = sweep(PROBLEM, settings, steps=12, seeds=[0, 1])
     assert found.status.names.tolist() == [["done", "done"], ["diverged", "diverged"]]
     assert (np.asarray(found.status.steps) == [[12, 12], [12, 12]]).tolist()[0] == [True, True]
-    wild = iterate(PROBLEM, settings[1], steps=12)
+    with pytest.warns(Doubtful, match="the run met numbers that are not finite"):
+        wild = iterate(PROBLEM, settings[1], steps=12)
     assert str(wild.status) == "diverged"
     assert 0 < int(wild.status.steps) < 12
     assert str(jax.jit(lambda: iterate(PROBLEM, settings[0], steps=2).status)()) == "done"
@@ -82,7 +84,8 @@ def test_tol_does_not_take_the_zero_of_the_start_for_convergence():
             return State(jnp.zeros((), jnp.int32), x0, y0, jnp.zeros_like(x0))
 
         def step(self, oracle, key, s):
-            return State(s.k + 1, s.x - 0.1 * s.v, s.y, s.x), Info(jnp.abs(s.v), 1.0)
+            y = s.y - 0.1 * oracle.grad_G(s.x, s.y, oracle.draw_G(key, 3))
+            return State(s.k + 1, s.x - 0.1 * s.v, y, s.x), Info(jnp.abs(s.v), 1.0)
 
         def cost(self, k):
             return Counts()
@@ -92,7 +95,7 @@ def test_tol_does_not_take_the_zero_of_the_start_for_convergence():
     result = solve(problem, Late(), 1.0, 0.0, steps=500, tol=1e-3)
     assert result.status == "converged"
     assert int(result.state.k) > 5
-    assert "fell to" in result.message
+    assert "converged after" in result.message
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHM_CASES, ids=str)

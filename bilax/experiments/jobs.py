@@ -12,8 +12,10 @@ from bilax import settings
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubtful
 from bilax.experiments.tasks import Task
+from bilax.running.keeping import rows_kept
 from bilax.running.solve import solve
-from bilax.storage.runs import FINISHED, Record, manifests
+from bilax.storage.environment import environment
+from bilax.storage.runs import FINISHED, Record, alone, is_finished, manifests, mend
 
 MEASUREMENTS = 40  # per run, about
 FOREVER = 10**9
@@ -63,20 +65,35 @@ class Job:
 
 
 def run_job(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict], None] | None = None) -> Path:
-    """Run a job unless it is finished already; return its folder."""
+    """Run a job unless it is finished already, or go on with it; return its folder."""
     folder = Path(out) / job.folder
-    known = manifests(folder).get(folder) if folder.is_dir() else None
-    if known is not None and known["status"] in FINISHED and not again:
-        return folder
+    with alone(folder):
+        mend(folder)
+        if is_finished(folder) and not again and is_current(folder):
+            return folder
+        return _run(job, folder, on_row)
+
+
+def is_current(folder: Path) -> bool:
+    """Tell whether a result was made by the versions of today, which decide its numbers."""
+    manifest = manifests(folder).get(folder, {})
+    return manifest.get("versions", {}) == environment()["versions"]
+
+
+def _run(job: Job, folder: Path, on_row: Callable[[dict], None] | None) -> Path:
     loaded = job.task.load(job.seed)
     names = {"method": job.method or settings.name_of(job.algorithm), "variant": job.variant, "title": job.task.title}
     for_people = {"setting": job.setting, "command": job.command}
-    record = Record.begin(folder, {**job.identity, **names, **for_people, "picture": job.task.picture})
+    record = Record(folder, {**job.identity, **names, **for_people, "picture": job.task.picture})
+    kept = rows_kept(record.work)
+    record.begin(kept)
+    show = on_row or (lambda row: None)
+    for row in kept:
+        show(row)
 
     def measured(row: dict[str, Any]) -> None:
         record.row(row)
-        if on_row is not None:
-            on_row(row)
+        show(row)
 
     try:
         with warnings.catch_warnings():
@@ -91,10 +108,11 @@ def run_job(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict]
                 time_limit=job.budget,
                 on_row=measured,
                 progress=None if on_row is None else False,  # a caller that sees the rows needs no bar
+                checkpoint_dir=record.work,
             )
     except MemoryError as error:
         record.end(status="failed", message=str(error))
-        return folder
+        return record.work
     except BaseException as error:
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         record.end(status=status, message=f"{type(error).__name__}: {error}")
@@ -109,7 +127,7 @@ def run_job(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict]
         compile_seconds=result.compile_seconds,
         eval_seconds=result.eval_seconds,
     )
-    return folder
+    return folder if result.status in FINISHED else record.work
 
 
 def run_all(todo: Sequence[Job], out: Path, *, again: bool = False, announce: Announce = lambda text: None) -> set[str]:

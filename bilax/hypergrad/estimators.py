@@ -16,7 +16,7 @@ from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
 from bilax.types import Key, PyTree, Scalar
 
-UNSOLVED = 0.9  # of the right-hand side is left: hardly anything was done
+UNSOLVED = 0.99  # of the right-hand side is left: hardly anything was done
 
 
 class Estimator(Protocol):

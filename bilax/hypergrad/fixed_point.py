@@ -23,9 +23,12 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B_F: PyTree, B_G: PyTree, N:
         v, before, growth = carry
         v_next = axpy(1, F_y, axpy(-eta, oracle.hvp_G(x, y, B_G, v), v))
         change = norm(axpy(-1, v, v_next))
-        return (v_next, change, jnp.maximum(growth, ratio(change, before))), None
+        # Once there is nothing left but rounding, it may well grow.
+        grown = jnp.where(change <= rounding, 0, ratio(change, before))
+        return (v_next, change, jnp.maximum(growth, grown)), None
 
     none = jnp.zeros_like(norm(F_y))
+    rounding = jnp.finfo(none.dtype).eps ** 0.5 * norm(F_y)
     (v, change, growth), _ = jax.lax.scan(once, (zeros_like(F_y), none, none), length=N)
     value = axpy(-1, oracle.jvp_G(x, y, B_G, scale(eta, v)), F_x)
     return Estimate(value, growth, ratio(change, norm(F_y)))

@@ -75,7 +75,7 @@ def scattered_like(x: PyTree, seed: int = 0) -> PyTree:
         h = h * jnp.uint32(0x9E3779B1)
         h = (h ^ (h >> 15)) * jnp.uint32(0x85EBCA77)
         h = (h ^ (h >> 13)) * jnp.uint32(0xC2B2AE3D)
-        part = jax.lax.bitcast_convert_type(h ^ (h >> 16), jnp.int32) / 2**31
+        part = jax.lax.bitcast_convert_type(h ^ (h >> 16), jnp.int32).astype(jnp.float32) * 2.0**-31
         numbers.append(part.astype(leaf.dtype).reshape(leaf.shape))
         first += leaf.size
     return jax.tree.unflatten(structure, numbers)

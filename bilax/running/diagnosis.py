@@ -15,16 +15,17 @@ from bilax.results import History, Outcome
 FAR = 10.0  # times as large as at the start, a loss has grown far beyond it
 HUGE = 1e6  # times as large as at the start (or as 1), so has x or y
 UNSOLVED = 0.99  # of the right-hand side of the linear system is left
-ENOUGH = 10  # steps at least, before a run is judged
+FEW, ENOUGH = 10, 100  # steps at least, before growth is judged, and before all else is
+ROWS = 5  # at least, before the residual is judged: one of a random length may be 1
 SHARE = 0.01  # of the inner loss is what an inner gradient must be able to change, to matter
 
 
 def check_row(doubts: Doubts, row: dict[str, Any]) -> bool:
     """Warn if a loss is not a number although x and y are; tell whether it was so."""
     for name in ("outer_loss", "inner_loss"):
-        if not np.isfinite(row.get(name, 0.0)):
+        if np.isnan(row.get(name, 0.0)):
             doubts.add(
-                f"{name} is {row[name]} at step {row['k']}, although x and y are finite: its gradients do not show it "
+                f"{name} is NaN at step {row['k']}, although x and y are finite: its gradients do not show it "
                 "(as where jnp.where picks the other branch). Rewrite the loss so that no branch divides by 0 or "
                 "takes the logarithm of 0."
             )
@@ -32,12 +33,17 @@ def check_row(doubts: Doubts, row: dict[str, Any]) -> bool:
     return False
 
 
-def check_end(doubts: Doubts, history: History, sizes: tuple[dict[str, float], dict[str, float]]) -> None:
+def check_end(
+    doubts: Doubts, history: History, sizes: tuple[dict[str, float], dict[str, float]], series_grew: bool
+) -> None:
     """Warn about a result that is no solution; ``sizes`` are the norms of x and y, first and last."""
-    if history[-1]["k"] - history[0]["k"] < ENOUGH:
+    steps = history[-1]["k"] - history[0]["k"]
+    if steps >= FEW:
+        _check_growth(doubts, history, sizes)
+    if steps < ENOUGH:
         return
-    _check_growth(doubts, history, sizes)
-    _check_system(doubts, history)
+    if not series_grew:  # that was told already
+        _check_system(doubts, history)
     _check_inner(doubts, history, sizes[1]["y"])
 
 
@@ -61,7 +67,7 @@ def _check_growth(doubts: Doubts, history: History, sizes: tuple[dict[str, float
 
 def _check_system(doubts: Doubts, history: History) -> None:
     residuals = [row["residual"] for row in history[1:] if "residual" in row]
-    if residuals and not min(residuals) < UNSOLVED:
+    if len(residuals) >= ROWS and not min(residuals) < UNSOLVED:
         doubts.add(
             f"the linear system behind the hypergradient stayed unsolved: {residuals[-1]:.4g} of its right-hand side "
             "was left at the last measurement, at no one less than 0.99. The estimates lack almost all of the inner "
@@ -84,7 +90,7 @@ def _check_inner(doubts: Doubts, history: History, norm_y: float) -> None:
 def _still_high(history: History, name: str) -> bool:
     """Tell whether a quantity is at the end no less than half of what it was at most. (A start may be a solution.)"""
     column = history.column(name) if name in history.names else np.zeros(1)
-    return bool(column[-1] > 0.5 * np.nanmax(column))
+    return bool(column[-1] >= 0.5 * np.nanmax(column))
 
 
 def check_iterates(doubts: Doubts, info: Info, status: Outcome) -> None:

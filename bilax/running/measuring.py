@@ -26,11 +26,12 @@ class Measurements:
         on_row: Callable[[dict[str, Any]], None] | None,
     ):
         self.losses, self.metrics, self.samples, self.on_row = losses, metrics, samples, on_row
-        self.history, self.seconds, self.k, self.at = History(), 0.0, 0, 0.0
+        self.history, self.seconds, self.k, self.at, self.extra = History(), 0.0, 0, 0.0, False
 
-    def __call__(self, loop: LoopState, seconds: float, counts: Counts) -> None:
+    def __call__(self, loop: LoopState, seconds: float, counts: Counts, *, regular: bool = True) -> None:
+        """Measure. A row that is not regular is there because the run ends here: one that goes on does without it."""
         tic = time.perf_counter()
-        self.k, self.at = int(loop.state.k), seconds
+        self.k, self.at, self.extra = int(loop.state.k), seconds, not regular
         row = {"k": self.k, "seconds": seconds, "samples": self.k * self.samples, **asdict(counts)}
         told = {name: value for name, value in loop.info.told().items() if name not in row}
         if len(self.history) > 0:  # before the first step nothing is told
@@ -43,6 +44,15 @@ class Measurements:
                 self.on_row(self.history[-1])
         finally:
             self.seconds += time.perf_counter() - tic
+
+    def kept(self) -> dict[str, Any]:
+        """Return what a run needs to go on as if it had not stopped."""
+        regular = self.history.rows[: -1 if self.extra else None]
+        return {"rows": regular, "last": self.history.rows[len(regular) :], "seconds": self.seconds}
+
+    def restore(self, kept: dict[str, Any], *, ended: bool) -> None:
+        self.history, self.seconds = History([*kept["rows"], *(kept["last"] if ended else [])]), kept["seconds"]
+        self.k, self.at = self.history[-1]["k"], self.history[-1]["seconds"]
 
     def _measured(self, taken: set[str], loop: LoopState) -> dict[str, Any]:
         if self.metrics is None:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,12 +15,13 @@ from bilax.numerics.tree import norm
 from bilax.oracle import Counts, Oracle, traced
 from bilax.problem import Metrics, Problem, unconstrained
 from bilax.results import History, Result
-from bilax.running import diagnosis, eta_warnings, loop
+from bilax.running import diagnosis, eta_warnings, keeping, loop
 from bilax.running.accounting import Account, plain
 from bilax.running.checks import check_arguments, checked_seed, first_state
 from bilax.running.going_on import restored, with_memory
 from bilax.running.inspection import Inspector
 from bilax.running.interrupts import interrupts
+from bilax.running.keeping import Keeper
 from bilax.running.limits import RESPONSE, Limits
 from bilax.running.measuring import Measurements
 from bilax.running.progress import bar
@@ -47,6 +49,7 @@ def solve(
     tol: float | None = None,
     progress: bool | None = None,
     on_row: Callable[[dict[str, Any]], None] | None = None,
+    checkpoint_dir: str | Path | None = None,
 ) -> Result:
     """Run an algorithm on a problem.
 
@@ -67,6 +70,8 @@ def solve(
         at most this, too.
       progress: show a bar; by default if standard error is a terminal.
       on_row: called with every row of the history as soon as it is measured.
+      checkpoint_dir: a folder in which the run is saved as it goes. The same call again goes on from there, bit for bit
+        as if it had not stopped; ``steps`` and ``time_limit`` are those of the whole run, and may be larger this time.
 
     Returns:
       A `Result`, with why the run ended (``status``, ``message``) and why it should not be trusted (``warnings``). A
@@ -86,25 +91,30 @@ def solve(
     """
     check_arguments(problem, algorithm)
     limits = Limits.checked(steps, every, every_seconds, time_limit, tol)
-    run = _Runner(problem, algorithm, sampler, seed, limits.tol, (x0, y0), state)
-    limits = limits._replace(first=run.k)
-    measure = Measurements(
-        run.inspector.losses, metrics or getattr(problem, "metrics", None), run.account.samples_per_step, on_row
-    )
-    measure(run.now, 0.0, run.counts)  # before the compilation, so that there is something to see
-    run.compile()
-    status, told = None, ""
+    run = _Runner(problem, algorithm, sampler, seed, limits.tol, (x0, y0), state, checkpoint_dir)
+    metrics = metrics or getattr(problem, "metrics", None)
+    measure = Measurements(run.inspector.losses, metrics, run.account.samples_per_step, on_row)
+    limits, status = limits._replace(first=run.k), None
+    if (kept := run.restore()) is not None:
+        limits = limits._replace(first=kept["first"])
+        status = limits.status(run.k, run.seconds, finite=True, converged=run.keeps_verdict(kept), interrupted=False)
+        measure.restore(kept["measured"], ended=status is not None)
+    else:
+        measure(run.now, 0.0, run.counts)  # before the compilation, so that there is something to see
+    if status is None:
+        run.compile()
     with interrupts() as interrupted, bar(type(algorithm).__name__, progress) as update:
         while status is None:
             finite = run.advance(limits.next_stop(run.k, run.seconds, run.pace))
             converged = finite and run.has_converged()
             status = limits.status(run.k, run.seconds, finite=finite, converged=converged, interrupted=interrupted())
-            due = status is not None or limits.measures(run.k, run.seconds - measure.at)
-            if due and run.k > measure.k:
+            regular = limits.measures(run.k, run.seconds - measure.at)
+            if run.k > measure.k and (status is not None or regular):
                 try:
-                    measure(run.now, run.seconds, run.counts)
+                    measure(run.now, run.seconds, run.counts, regular=regular)
                 except Exception as error:
-                    status, told = "failed", f"{type(error).__name__}: {error}"
+                    status, run.told = "failed", f"{type(error).__name__}: {error}"
+            run.save(status, limits.first, measure)
             update(limits.done(run.k, run.seconds), f"step {run.k}, |v| = {run.norm_v:.2e}")
     if status != "diverged":
         run.judge(measure.history)
@@ -115,7 +125,7 @@ def solve(
         counts=run.counts,
         history=measure.history,
         status=status,
-        message=limits.message(status, run.k, told or run.told),
+        message=limits.message(status, run.k, run.told),
         warnings=tuple(run.doubts.texts),
         seconds=run.seconds,
         compile_seconds=run.compile_seconds,
@@ -135,6 +145,7 @@ class _Runner:
         tol: float,
         start: tuple[PyTree, PyTree],
         state: Any,
+        checkpoint_dir: str | Path | None,
     ):
         self.problem, self.algorithm, self.stream = traced(problem, sampler), algorithm, keys.root(checked_seed(seed))
         self.account = Account(algorithm, self.problem)
@@ -155,6 +166,10 @@ class _Runner:
         self.tol, self.goal = tol, loop.Goal(jnp.asarray(seeming, float), 0)
         self.seconds, self.pace, self.warned, self.inspection_seconds = 0.0, RESPONSE, False, 0.0
         self.sizes = self._sizes()
+        self.keeper = Keeper(
+            checkpoint_dir,
+            lambda: keeping.identity(algorithm, int(seed), sampler, self.problem, (state.x, state.y)),
+        )
 
     @property
     def k(self) -> int:
@@ -163,6 +178,38 @@ class _Runner:
     @property
     def norm_v(self) -> float:
         return float(self.now.info.norm_v)
+
+    def restore(self) -> dict[str, Any] | None:
+        """Go back to what was saved, if anything was; return the facts that are not the runner's."""
+        found = self.keeper.load(self.now, self.doubts)
+        if found is None:
+            return None
+        self.now, facts = found
+        self.counts, self.goal = keeping.counts_of(facts["counts"]), self.goal._replace(first=facts["next look"])
+        self.seconds, self.inspection_seconds = facts["seconds"], facts["inspection seconds"]
+        self.warned, self.sizes, self.told = facts["warned"], facts["sizes"], facts["told"]
+        self.doubts.texts = [*facts["warnings"], *self.doubts.texts]
+        return facts
+
+    def keeps_verdict(self, kept: dict[str, Any]) -> bool:
+        return kept["status"] == "converged" and kept["tol"] == self.tol
+
+    def save(self, status: str | None, first: int, measure: Measurements) -> None:
+        facts = {
+            "status": status,
+            "tol": self.tol,
+            "first": first,
+            "counts": keeping.plain_counts(self.counts),
+            "next look": int(self.goal.first),
+            "seconds": self.seconds,
+            "inspection seconds": self.inspection_seconds,
+            "warned": self.warned,
+            "sizes": self.sizes,
+            "told": self.told,
+            "warnings": self.doubts.texts,
+            "measured": measure.kept(),
+        }
+        self.keeper.save(self.now, facts, now=status is not None)
 
     def take(self, now: loop.LoopState, stop: int, warned: bool) -> loop.LoopState:
         return loop.advance(self.problem, self.algorithm, self.stream, self.goal, now, stop, warned)
@@ -179,11 +226,11 @@ class _Runner:
         before, tic = self.now, time.perf_counter()
         after = jax.block_until_ready(self.take(before, stop, self.warned))
         elapsed = time.perf_counter() - tic
-        if after.grew and not self.warned:
+        finite = loop.all_finite(after)
+        if finite and after.grew and not self.warned:
             last = self.take(before, int(after.state.k) - 1, True).state
             eta_warnings.warn_series_grows(self.doubts, self.algorithm, self.problem, last, after.info)
             self.warned = True
-        finite = loop.all_finite(after)
         if not finite:
             bad = after.state
             after = loop.advance_while_finite(self.problem, self.algorithm, self.stream, before, int(bad.k))
@@ -209,7 +256,7 @@ class _Runner:
     def judge(self, history: History) -> None:
         """Warn about a result that no one should take for a solution."""
         if not any(diagnosis.check_row(self.doubts, row) for row in history):
-            diagnosis.check_end(self.doubts, history, (self.sizes, self._sizes()))
+            diagnosis.check_end(self.doubts, history, (self.sizes, self._sizes()), self.warned)
 
     def _sizes(self) -> dict[str, float]:
         return {name: float(norm(getattr(self.now.state, name))) for name in ("x", "y")}

@@ -1,0 +1,109 @@
+"""A run that survives its process: what `checkpoint_dir` keeps, and how a run goes on from it."""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import bilax
+from bilax.errors import Doubts
+from bilax.oracle import Counts, Traced, TracedProblem
+from bilax.storage import checkpoints
+from bilax.storage.checkpoints import NAME, Damaged
+from bilax.storage.files import said, set_aside
+from bilax.types import PyTree
+
+SHARE = 20  # times as long as saving took passes, at least, before it is done again
+SAMPLED = 100_000  # numbers of each array that decide whether data are the same
+
+
+class Keeper:
+    """Saves a run now and then; does nothing without a folder."""
+
+    def __init__(self, folder: str | Path | None, identity: Callable[[], dict[str, Any]]):
+        self.path = None if folder is None else Path(folder) / NAME
+        self.next = 0.0
+        if self.path is not None:
+            with said(self.path):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.identity = identity() | {"versions": {"bilax": bilax.__version__, "jax": jax.__version__}}
+
+    def load(self, template: PyTree, doubts: Doubts) -> tuple[PyTree, dict[str, Any]] | None:
+        """Return what was saved: the loop, and the facts; None if there is nothing to go on from."""
+        if self.path is None:
+            return None
+        try:
+            leaves, facts = checkpoints.load(self.path)
+            then, now = (dict(facts["identity"]), dict(self.identity))
+        except FileNotFoundError:
+            return None
+        except (Damaged, KeyError, TypeError, ValueError) as error:
+            doubts.add(f"{error} It was set aside as {set_aside(self.path).name}, and the run begins anew.")
+            return None
+        versions = then.pop("versions", {}), now.pop("versions")
+        differ = [
+            f"{name} is {then.get(name)!r} there and {now[name]!r} here" for name in now if then.get(name) != now[name]
+        ]
+        tree = checkpoints.like(template, leaves)
+        if differ or tree is None:
+            what = "; ".join(differ) or "its arrays have other shapes"
+            raise ValueError(
+                f"{self.path} is of another run: {what}. Give another checkpoint_dir, or remove that file to begin "
+                "anew."
+            )
+        if versions[0] != versions[1]:
+            doubts.add(
+                f"{self.path} was saved with {_named(versions[0])}; the rest is computed with {_named(versions[1])}, "
+                "so the numbers may differ in their last digits from those of an uninterrupted run."
+            )
+        return tree, facts
+
+    def save(self, tree: PyTree, facts: dict[str, Any], *, now: bool = False) -> None:
+        """Save, if it is time to or ``now``."""
+        if self.path is None or (time.monotonic() < self.next and not now):
+            return
+        tic = time.monotonic()
+        checkpoints.save(self.path, tree, {**facts, "identity": self.identity})
+        toc = time.monotonic()
+        self.next = toc + SHARE * (toc - tic)
+
+
+def identity(algorithm: Any, seed: int, sampler: Any, problem: Traced, start: PyTree) -> dict[str, Any]:
+    """Return what decides a run, as text and numbers."""
+    given = sampler if isinstance(sampler, str) else getattr(sampler, "__qualname__", type(sampler).__name__)
+    data = (problem.outer_data, problem.inner_data) if isinstance(problem, TracedProblem) else ()
+    return {"algorithm": repr(algorithm), "seed": seed, "sampler": given, "data and start": _digest((start, data))}
+
+
+def rows_kept(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of the run that would go on from a folder."""
+    try:
+        return list(checkpoints.load(folder / NAME)[1]["measured"]["rows"])
+    except (FileNotFoundError, Damaged, KeyError, TypeError):
+        return []
+
+
+def counts_of(facts: dict[str, Any]) -> Counts:
+    return Counts(**{name: int(value) for name, value in facts.items()})
+
+
+def plain_counts(counts: Counts) -> dict[str, int]:
+    return {name: int(value) for name, value in asdict(counts).items()}
+
+
+def _digest(tree: PyTree) -> str:
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        digest.update(f"{jax.tree_util.keystr(path)} {leaf.shape} {leaf.dtype}".encode())
+        flat = leaf.reshape(-1)
+        digest.update(np.asarray(flat[:: max(1, leaf.size // SAMPLED)]).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _named(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items()) or "an unknown version"
