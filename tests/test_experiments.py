@@ -161,7 +161,7 @@ def finished(folder, **facts):
     base = {"task": "digits-p0.1", "title": "digits", "method": "x", "variant": "paper", "seed": 0, "command": "bilax run",
             "sampler": "iid", "steps": FOREVER, "budget": 1.0}  # fmt: skip
     name = "-".join(str(facts.get(key, "")) for key in ("method", "seed", "budget", "status"))
-    record = Record.begin(folder / name, base | facts)
+    record = Record(folder / name, base | facts).begin()
     for k in range(2):
         record.row({"k": k, "seconds": float(k), "samples": float(k), "train_loss": 2.0 - k})
     record.end(status=facts.get("status", "timeout"), message="")

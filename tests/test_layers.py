@@ -13,7 +13,7 @@ PACKAGE = Path(bilax.__file__).parent
 
 # Lower layers first; a module imports only from its own layer or from layers above it in this list.
 LAYERS = [
-    {"types", "errors", "report", "storage"},
+    {"types", "errors", "phase", "report", "storage"},
     {"numerics", "sparse"},
     {"sampling"},
     {"problem"},

@@ -12,7 +12,7 @@ FACTS = {"task": "digits-p0.3", "variant": "own", "method": "MRBO", "setting": "
 
 
 def test_a_run_is_written_as_it_happens(tmp_path):
-    record = Record.begin(tmp_path / "a", FACTS)
+    record = Record(tmp_path / "a", FACTS).begin()
     record.row({"k": 0, "seconds": 0.0, "loss": np.float32(2.0)})
     record.row({"k": 5, "seconds": 0.1, "loss": float("nan"), "diverging": np.bool_(False)})
     table = load(tmp_path)
@@ -30,16 +30,16 @@ def test_a_run_is_written_as_it_happens(tmp_path):
 
 
 def test_beginning_again_removes_what_was_left(tmp_path):
-    record = Record.begin(tmp_path / "a", FACTS)
+    record = Record(tmp_path / "a", FACTS).begin()
     record.row({"k": 0})
     record.arrays(weights=np.ones(3))
-    Record.begin(tmp_path / "a", FACTS).row({"k": 1})
+    Record(tmp_path / "a", FACTS).begin().row({"k": 1})
     assert load(tmp_path)["k"].tolist() == [1]
     assert not (tmp_path / "a" / "arrays.npz").exists()
 
 
 def test_a_line_that_was_cut_off_is_left_out_and_a_damaged_one_is_told(tmp_path):
-    record = Record.begin(tmp_path / "a", FACTS)
+    record = Record(tmp_path / "a", FACTS).begin()
     record.row({"k": 0})
     rows = tmp_path / "a" / "rows.jsonl"
     rows.write_text(rows.read_text() + '{"k": 5, "los')
@@ -60,5 +60,5 @@ def test_nothing_there(tmp_path):
 
 
 def test_the_manifest_is_plain_json(tmp_path):
-    Record.begin(tmp_path, FACTS)
+    Record(tmp_path, FACTS).begin()
     assert json.loads((tmp_path / "manifest.json").read_text())["seed"] == 3

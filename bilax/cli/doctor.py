@@ -18,7 +18,7 @@ from bilax.storage.environment import commit
 REQUIRED = ("jax", "jaxlib", "numpy")
 # Extra -> the packages it brings. If two extras bring the same package, the first one is recommended.
 EXTRAS = {
-    "cli": ("typer", "rich", "platformdirs"),
+    "cli": ("typer", "rich", "platformdirs", "filelock"),
     "data": ("scikit-learn", "pooch"),
     "plots": ("matplotlib",),
     "tables": ("pandas",),

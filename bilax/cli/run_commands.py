@@ -11,11 +11,11 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from bilax.cli import signals
 from bilax.cli.shell import app, check_folder, check_writable, console
 from bilax.errors import unknown
 
 RESULTS = Path("bilax-results")
-INTERRUPTED = 130  # the exit status of a program that was stopped by Ctrl-C
 
 Problem = Annotated[str, typer.Option(help="digits, mnist, newsgroups or digits-penalties.")]
 Noise = Annotated[float | None, typer.Option(help="Share of wrong labels, for digits and mnist.  [default: 0.3]")]
@@ -43,10 +43,11 @@ def run(
     """Run one method on one problem; show and keep what is measured."""
     check_folder(out)
     from bilax import settings
-    from bilax.experiments.jobs import FOREVER, Job, run_job
+    from bilax.errors import Doubts
+    from bilax.experiments.jobs import FOREVER, Job, is_current, run_job
     from bilax.experiments.metrics import METRICS
     from bilax.sampling.samplers import resolve
-    from bilax.storage.runs import manifests, read_rows
+    from bilax.storage.runs import is_finished, read_manifest, read_rows
 
     resolve(sampler)
     algorithm = settings.parse(setting)  # a mistake shows before the data are loaded
@@ -66,22 +67,29 @@ def run(
         console.print(" ".join(f"{value:>9.4g}" for value in values), highlight=False)
 
     console.print(f"{job.task.title}: {escape(job.setting)}", highlight=False, soft_wrap=True)
+    if is_finished(out / job.folder) and not is_current(out / job.folder) and not again:
+        console.print("there is a result of other versions of bilax or JAX; it is run anew.", highlight=False)
     folder = run_job(job, out, again=again, on_row=show)
-    facts = manifests(folder)[folder]
+    facts = read_manifest(folder, Doubts()) or {}
     rows = read_rows(folder)
     if not shown and rows:
         console.print("finished already (--again runs it anew); its last measurement:", highlight=False)
         show(rows[-1])
     for warning in facts.get("warnings", ()):
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False, soft_wrap=True)
-    console.print(f"{facts['status']}: {escape(facts['message'])}", highlight=False, soft_wrap=True)
+    status = "budget used" if facts["status"] == "timeout" else facts["status"]
+    console.print(f"{status}: {escape(facts['message'])}", highlight=False, soft_wrap=True)
     console.print(
         f"kept in {escape(str(folder))}; a page of it: [bold]bilax report {escape(shlex.quote(str(out)))}[/bold]",
         highlight=False,
         soft_wrap=True,
     )
-    if facts["status"] in ("failed", "diverged", "interrupted"):
-        raise typer.Exit(INTERRUPTED if facts["status"] == "interrupted" else 1)
+    if facts["status"] == "interrupted":
+        goes_on = f"{job.command} --out {shlex.quote(str(out))}{' --again' if again else ''}"
+        console.print(f"to go on from here: [bold]{escape(goes_on)}[/bold]", highlight=False, soft_wrap=True)
+        raise typer.Exit(signals.exit_status())
+    if facts["status"] in ("failed", "diverged"):
+        raise typer.Exit(1)
 
 
 @app.command(
@@ -136,7 +144,7 @@ def reproduce(
         _write_report(out)
     if "interrupted" in ends:
         console.print("interrupted; the same command goes on with what is left.", highlight=False)
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(signals.exit_status())
     if "failed" in ends:
         console.print("some runs failed; their manifests say why.", highlight=False)
         raise typer.Exit(1)

@@ -1,10 +1,11 @@
 """The program itself: its options, its console, how it reports a mistake."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
-from bilax.cli import compile_cache
+from bilax.cli import compile_cache, signals
 
 try:
     import typer
@@ -21,16 +22,37 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-console = Console()
+
+
+class _Screen(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever read the output (`| head`) has seen enough; the work goes on without it."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+console = _Screen()
 
 
 def main() -> None:
     """Run the program; a user's mistake gets a message, not a traceback."""
     try:
-        app()
+        with signals.watched():
+            app()
+    except SystemExit as end:
+        if signals.Phase.signal is not None and isinstance(end.code, int):
+            signals.leave(end.code)
+        raise
+    except (KeyboardInterrupt, signals.Stop):
+        _complain(signals.GOES_ON)
+        signals.leave(signals.exit_status())
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
-        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        _complain(f"[red]error:[/red] {escape(str(error))}")
         sys.exit(1)
+
+
+def _complain(text: str) -> None:
+    Console(stderr=True).print(text, highlight=False, soft_wrap=True)
 
 
 def _version(wanted: bool) -> None:

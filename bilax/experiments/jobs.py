@@ -12,6 +12,7 @@ from bilax import settings
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubtful
 from bilax.experiments.tasks import Task
+from bilax.phase import Stop
 from bilax.running.keeping import rows_kept
 from bilax.running.solve import solve
 from bilax.storage.environment import environment
@@ -114,7 +115,7 @@ def _run(job: Job, folder: Path, on_row: Callable[[dict], None] | None) -> Path:
         record.end(status="failed", message=str(error))
         return record.work
     except BaseException as error:
-        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        status = "interrupted" if isinstance(error, (KeyboardInterrupt, Stop)) else "failed"
         record.end(status=status, message=f"{type(error).__name__}: {error}")
         raise
     if arrays := loaded.keep(result):

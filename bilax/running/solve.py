@@ -8,11 +8,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubts
-from bilax.numerics.tree import norm
 from bilax.oracle import Counts, Oracle, traced
+from bilax.phase import Stop, compiling
 from bilax.problem import Metrics, Problem, unconstrained
 from bilax.results import History, Result
 from bilax.running import diagnosis, eta_warnings, keeping, loop
@@ -20,7 +21,7 @@ from bilax.running.accounting import Account, plain
 from bilax.running.checks import check_arguments, checked_seed, first_state
 from bilax.running.going_on import restored, with_memory
 from bilax.running.inspection import Inspector
-from bilax.running.interrupts import interrupts
+from bilax.running.interrupts import interrupts, wait
 from bilax.running.keeping import Keeper
 from bilax.running.limits import RESPONSE, Limits
 from bilax.running.measuring import Measurements
@@ -53,41 +54,42 @@ def solve(
 ) -> Result:
     """Run an algorithm on a problem.
 
-    Args:
-      problem: what to solve; an `Oracle` of your own will do, too.
-      algorithm: with which method and hyper-parameters, e.g. ``bilax.MRBO(gamma=0.1)``.
-      x0, y0: where to start; pytrees of floating arrays. By default what the problem says.
-      steps: iterations of the algorithm, at most.
-      seed: decides every batch. Nothing else does: not ``every``, not the clock.
-      sampler: "iid" (with replacement), "epoch" (shuffled, without), "full" (all data), or a function.
-      state: go on from ``result.state`` of an earlier call, for ``steps`` more iterations, as if it had not stopped.
-      every: iterations from one measurement to the next; by default about 20 measurements.
-      every_seconds: measure instead when so many seconds have passed in the algorithm since the last time.
-      metrics: ``metrics(x, y) -> {name: number}``; its time is kept apart. By default the problem's.
-      time_limit: stop after so many seconds in the algorithm, compilation and metrics not counted.
-      tol: stop once the run has converged: the estimate has fallen to this norm, and a look at all data, outside of
-        the clock and of the counts, finds the hypergradient, the inner gradient and the residual of the linear system
-        at most this, too.
-      progress: show a bar; by default if standard error is a terminal.
-      on_row: called with every row of the history as soon as it is measured.
-      checkpoint_dir: a folder in which the run is saved as it goes. The same call again goes on from there, bit for bit
-        as if it had not stopped; ``steps`` and ``time_limit`` are those of the whole run, and may be larger this time.
+        Args:
+          problem: what to solve; an `Oracle` of your own will do, too.
+          algorithm: with which method and hyper-parameters, e.g. ``bilax.MRBO(gamma=0.1)``.
+          x0, y0: where to start; pytrees of floating arrays. By default what the problem says.
+          steps: iterations of the algorithm, at most.
+          seed: decides every batch. Nothing else does: not ``every``, not the clock.
+          sampler: "iid" (with replacement), "epoch" (shuffled, without), "full" (all data), or a function.
+          state: go on from ``result.state`` of an earlier call, for ``steps`` more iterations, as if it had not stopped.
+          every: iterations from one measurement to the next; by default about 20 measurements.
+          every_seconds: measure instead when so many seconds have passed in the algorithm since the last time.
+          metrics: ``metrics(x, y) -> {name: number}``; its time is kept apart. By default the problem's.
+          time_limit: stop after so many seconds in the algorithm, compilation and metrics not counted.
+          tol: stop once the run has converged: the estimate has fallen to this norm, and a look at all data, outside of
+            the clock and of the counts, finds the hypergradient, the inner gradient and the residual of the linear system
+            at most this, too.
+          progress: show a bar; by default if standard error is a terminal.
+          on_row: called with every row of the history as soon as it is measured.
+          checkpoint_dir: a folder in which the run is saved as it goes. The same call again goes on from there, bit for bit
+            as if it had not stopped; ``steps`` and ``time_limit`` are those of the whole run, and may be larger this time.
 
-    Returns:
-      A `Result`, with why the run ended (``status``, ``message``) and why it should not be trusted (``warnings``). A
-      run that turns non-finite ends with the status "diverged" and its last finite state.
+        Returns:
+          A `Result`, with why the run ended (``status``, ``message``) and why it should not be trusted (``warnings``). A
+          run that turns non-finite ends with the status "diverged" and its last finite state.
 
-    >>> import jax.numpy as jnp
-    >>> problem = Problem(
-    ...     outer_loss=lambda x, y, batch: jnp.mean((y - batch) ** 2),
-    ...     inner_loss=lambda x, y, batch: jnp.mean((y - x - batch) ** 2),
-    ...     outer_data=jnp.ones(10),
-    ...     inner_data=jnp.zeros(20),
-    ... )
-    >>> from bilax.algorithms import MRBO
-    >>> result = solve(problem, MRBO(gamma=0.5, lam=0.5, S=5), jnp.zeros(()), jnp.zeros(()), steps=200)
-    >>> result.status, round(float(result.x), 2)
-    ('done', 1.0)
+        >>> import jax.numpy as jnp
+    import numpy as np
+        >>> problem = Problem(
+        ...     outer_loss=lambda x, y, batch: jnp.mean((y - batch) ** 2),
+        ...     inner_loss=lambda x, y, batch: jnp.mean((y - x - batch) ** 2),
+        ...     outer_data=jnp.ones(10),
+        ...     inner_data=jnp.zeros(20),
+        ... )
+        >>> from bilax.algorithms import MRBO
+        >>> result = solve(problem, MRBO(gamma=0.5, lam=0.5, S=5), jnp.zeros(()), jnp.zeros(()), steps=200)
+        >>> result.status, round(float(result.x), 2)
+        ('done', 1.0)
     """
     check_arguments(problem, algorithm)
     limits = Limits.checked(steps, every, every_seconds, time_limit, tol)
@@ -99,13 +101,19 @@ def solve(
         limits = limits._replace(first=kept["first"])
         status = limits.status(run.k, run.seconds, finite=True, converged=run.keeps_verdict(kept), interrupted=False)
         measure.restore(kept["measured"], ended=status is not None)
+        if run.k > measure.k and (run.k - limits.first) % limits.every == 0:
+            measure(run.now, run.seconds, run.counts)  # this failed the last time
     else:
         measure(run.now, 0.0, run.counts)  # before the compilation, so that there is something to see
     if status is None:
         run.compile()
     with interrupts() as interrupted, bar(type(algorithm).__name__, progress) as update:
         while status is None:
-            finite = run.advance(limits.next_stop(run.k, run.seconds, run.pace))
+            try:
+                finite = run.advance(limits.next_stop(run.k, run.seconds, run.pace))
+            except (KeyboardInterrupt, Stop):  # the second one, in a long step: its start is the last state there is
+                status = "interrupted"
+                break
             converged = finite and run.has_converged()
             status = limits.status(run.k, run.seconds, finite=finite, converged=converged, interrupted=interrupted())
             regular = limits.measures(run.k, run.seconds - measure.at)
@@ -113,7 +121,7 @@ def solve(
                 try:
                     measure(run.now, run.seconds, run.counts, regular=regular)
                 except Exception as error:
-                    status, run.told = "failed", f"{type(error).__name__}: {error}"
+                    status, run.told, measure.extra = "failed", f"{type(error).__name__}: {error}", True
             run.save(status, limits.first, measure)
             update(limits.done(run.k, run.seconds), f"step {run.k}, |v| = {run.norm_v:.2e}")
     if status != "diverged":
@@ -217,14 +225,15 @@ class _Runner:
     def compile(self) -> None:
         """Compile, by taking no steps, and look at eta."""
         tic = time.perf_counter()
-        jax.block_until_ready(self.take(self.now, self.k, False))
+        with compiling():
+            jax.block_until_ready(self.take(self.now, self.k, False))
         self.warned = eta_warnings.check_start(self.doubts, self.algorithm, self.problem, self.now.state)
         self.compile_seconds += time.perf_counter() - tic
 
     def advance(self, stop: int) -> bool:
         """Take steps up to ``stop``; tell whether all is finite. If not, this is the last state that was."""
         before, tic = self.now, time.perf_counter()
-        after = jax.block_until_ready(self.take(before, stop, self.warned))
+        after = wait(self.take(before, stop, self.warned), (stop - self.k) * self.pace)
         elapsed = time.perf_counter() - tic
         finite = loop.all_finite(after)
         if finite and after.grew and not self.warned:
@@ -259,4 +268,8 @@ class _Runner:
             diagnosis.check_end(self.doubts, history, (self.sizes, self._sizes()), self.warned)
 
     def _sizes(self) -> dict[str, float]:
-        return {name: float(norm(getattr(self.now.state, name))) for name in ("x", "y")}
+        # Without JAX: after the second Ctrl-C, it may still be busy with a step.
+        leaves = {name: jax.tree.leaves(getattr(self.now.state, name)) for name in ("x", "y")}
+        return {
+            name: math.hypot(*(float(np.linalg.norm(np.asarray(a))) for a in all_)) for name, all_ in leaves.items()
+        }

@@ -14,6 +14,7 @@ import numpy as np
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubts
 from bilax.oracle import Oracle, Traced, TracedProblem, traced
+from bilax.phase import compiling
 from bilax.problem import Problem
 from bilax.results import Iterates
 from bilax.running import loop
@@ -121,13 +122,14 @@ def on_every_core(program: Any, static: tuple, given: PyTree, tasks: Sequence[tu
     settings of JAX that belong to a thread (`jax.enable_x64`) are the caller's.
     """
     given, tasks = jax.tree.map(jnp.asarray, (given, tasks))
-    compiled = program.lower(*static, *given, *tasks[0]).compile()
+    with compiling():
+        compiled = program.lower(*static, *given, *tasks[0]).compile()
     pool = ThreadPoolExecutor(_cores())
     try:
         for future in [pool.submit(lambda task: jax.block_until_ready(compiled(*given, *task)), t) for t in tasks]:
             yield future.result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C, what runs is not waited for
 
 
 def _cores() -> int:

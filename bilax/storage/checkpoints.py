@@ -1,5 +1,6 @@
 """A state of a run on disk: arrays and facts in one file, read back bit for bit. Nothing is unpickled."""
 
+import hashlib
 import io
 import json
 import zipfile
@@ -12,8 +13,8 @@ import numpy as np
 from bilax.storage.files import replacing
 from bilax.types import PyTree
 
-NAME = "checkpoint.npz"
-FORMAT = 1
+NAME = "checkpoint.bin"
+FORMAT = b"bilax checkpoint 1 "
 
 
 class Damaged(ValueError):
@@ -24,24 +25,28 @@ def save(path: Path, tree: PyTree, facts: dict[str, Any]) -> None:
     """Write the leaves of a tree and facts that JSON has, in place of what was there."""
     leaves = [np.asarray(_plain(leaf)) for leaf in jax.tree.leaves(tree)]
     described = [{"shape": leaf.shape, "dtype": leaf.dtype.name} for leaf in leaves]
-    head = json.dumps({"format": FORMAT, "leaves": described, "facts": facts})
+    head = json.dumps({"leaves": described, "facts": facts})
     buffer = io.BytesIO()
     arrays = {f"leaf{i}": np.frombuffer(leaf.tobytes(), np.uint8) for i, leaf in enumerate(leaves)}
     np.savez(buffer, head=np.frombuffer(head.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
     with replacing(path) as file:
+        file.write(FORMAT + hashlib.sha256(buffer.getbuffer()).hexdigest().encode() + b"\n")
         file.write(buffer.getbuffer())
 
 
 def load(path: Path) -> tuple[list[np.ndarray], dict[str, Any]]:
     """Return the leaves and the facts of a file that `save` wrote."""
+    line, _, body = path.read_bytes().partition(b"\n")
+    if not line.startswith(FORMAT):
+        raise Damaged(f"{path} is damaged, or not a checkpoint of this version of bilax.")
+    if line.removeprefix(FORMAT).decode(errors="replace") != hashlib.sha256(body).hexdigest():
+        raise Damaged(f"{path} is damaged: its checksum is wrong.")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                raise Damaged(f"{path} is compressed, which no checkpoint is.")
-        with np.load(path, allow_pickle=False) as file:
+                raise Damaged(f"{path} is damaged: no checkpoint is compressed.")
+        with np.load(io.BytesIO(body), allow_pickle=False) as file:
             head = json.loads(bytes(file["head"]).decode())
-            if head["format"] != FORMAT:
-                raise Damaged(f"{path} has the format {head['format']!r}; this version of bilax reads {FORMAT}.")
             leaves = [
                 np.frombuffer(bytes(file[f"leaf{i}"]), np.dtype(leaf["dtype"])).reshape(leaf["shape"])
                 for i, leaf in enumerate(head["leaves"])
@@ -49,9 +54,16 @@ def load(path: Path) -> tuple[list[np.ndarray], dict[str, Any]]:
             return leaves, dict(head["facts"])
     except Damaged:
         raise
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, MemoryError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        EOFError,
+        RecursionError,
+        zipfile.BadZipFile,
+        MemoryError,
+    ) as error:
         raise Damaged(f"{path} is damaged ({type(error).__name__}: {error}).") from None
 
 

@@ -30,13 +30,14 @@ class Record:
         self.work = beside(self.folder) if is_finished(self.folder) else self.folder
         self.manifest = {**facts, "status": "running", "started": _now(), **environment()}
 
-    def begin(self, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+    def begin(self, rows: Sequence[Mapping[str, Any]] = ()) -> "Record":
         """Start; of a run that goes on, ``rows`` are kept."""
         with said(self.work):
             self.work.mkdir(parents=True, exist_ok=True)
             (self.work / ARRAYS).unlink(missing_ok=True)
         write_text(self.work / ROWS, "".join(_line(row) + "\n" for row in rows))
         self._save()
+        return self
 
     def row(self, row: Mapping[str, Any]) -> None:
         append_line(self.work / ROWS, _line(row))
