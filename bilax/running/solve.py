@@ -54,42 +54,41 @@ def solve(
 ) -> Result:
     """Run an algorithm on a problem.
 
-        Args:
-          problem: what to solve; an `Oracle` of your own will do, too.
-          algorithm: with which method and hyper-parameters, e.g. ``bilax.MRBO(gamma=0.1)``.
-          x0, y0: where to start; pytrees of floating arrays. By default what the problem says.
-          steps: iterations of the algorithm, at most.
-          seed: decides every batch. Nothing else does: not ``every``, not the clock.
-          sampler: "iid" (with replacement), "epoch" (shuffled, without), "full" (all data), or a function.
-          state: go on from ``result.state`` of an earlier call, for ``steps`` more iterations, as if it had not stopped.
-          every: iterations from one measurement to the next; by default about 20 measurements.
-          every_seconds: measure instead when so many seconds have passed in the algorithm since the last time.
-          metrics: ``metrics(x, y) -> {name: number}``; its time is kept apart. By default the problem's.
-          time_limit: stop after so many seconds in the algorithm, compilation and metrics not counted.
-          tol: stop once the run has converged: the estimate has fallen to this norm, and a look at all data, outside of
-            the clock and of the counts, finds the hypergradient, the inner gradient and the residual of the linear system
-            at most this, too.
-          progress: show a bar; by default if standard error is a terminal.
-          on_row: called with every row of the history as soon as it is measured.
-          checkpoint_dir: a folder in which the run is saved as it goes. The same call again goes on from there, bit for bit
-            as if it had not stopped; ``steps`` and ``time_limit`` are those of the whole run, and may be larger this time.
+    Args:
+      problem: what to solve; an `Oracle` of your own will do, too.
+      algorithm: with which method and hyper-parameters, e.g. ``bilax.MRBO(gamma=0.1)``.
+      x0, y0: where to start; pytrees of floating arrays. By default what the problem says.
+      steps: iterations of the algorithm, at most.
+      seed: decides every batch. Nothing else does: not ``every``, not the clock.
+      sampler: "iid" (with replacement), "epoch" (shuffled, without), "full" (all data), or a function.
+      state: go on from ``result.state`` of an earlier call, for ``steps`` more iterations, as if it had not stopped.
+      every: iterations from one measurement to the next; by default about 20 measurements.
+      every_seconds: measure instead when so many seconds have passed in the algorithm since the last time.
+      metrics: ``metrics(x, y) -> {name: number}``; its time is kept apart. By default the problem's.
+      time_limit: stop after so many seconds in the algorithm, compilation and metrics not counted.
+      tol: stop once the run has converged: the estimate has fallen to this norm, and a look at all data, outside of
+        the clock and of the counts, finds the hypergradient, the inner gradient and the residual of the linear system
+        at most this, too.
+      progress: show a bar; by default if standard error is a terminal.
+      on_row: called with every row of the history as soon as it is measured.
+      checkpoint_dir: a folder in which the run is saved as it goes. The same call again goes on from there, bit for bit
+        as if it had not stopped; ``steps`` and ``time_limit`` are those of the whole run, and may be larger this time.
 
-        Returns:
-          A `Result`, with why the run ended (``status``, ``message``) and why it should not be trusted (``warnings``). A
-          run that turns non-finite ends with the status "diverged" and its last finite state.
+    Returns:
+      A `Result`, with why the run ended (``status``, ``message``) and why it should not be trusted (``warnings``). A
+      run that turns non-finite ends with the status "diverged" and its last finite state.
 
-        >>> import jax.numpy as jnp
-    import numpy as np
-        >>> problem = Problem(
-        ...     outer_loss=lambda x, y, batch: jnp.mean((y - batch) ** 2),
-        ...     inner_loss=lambda x, y, batch: jnp.mean((y - x - batch) ** 2),
-        ...     outer_data=jnp.ones(10),
-        ...     inner_data=jnp.zeros(20),
-        ... )
-        >>> from bilax.algorithms import MRBO
-        >>> result = solve(problem, MRBO(gamma=0.5, lam=0.5, S=5), jnp.zeros(()), jnp.zeros(()), steps=200)
-        >>> result.status, round(float(result.x), 2)
-        ('done', 1.0)
+    >>> import jax.numpy as jnp
+    >>> problem = Problem(
+    ...     outer_loss=lambda x, y, batch: jnp.mean((y - batch) ** 2),
+    ...     inner_loss=lambda x, y, batch: jnp.mean((y - x - batch) ** 2),
+    ...     outer_data=jnp.ones(10),
+    ...     inner_data=jnp.zeros(20),
+    ... )
+    >>> from bilax.algorithms import MRBO
+    >>> result = solve(problem, MRBO(gamma=0.5, lam=0.5, S=5), jnp.zeros(()), jnp.zeros(()), steps=200)
+    >>> result.status, round(float(result.x), 2)
+    ('done', 1.0)
     """
     check_arguments(problem, algorithm)
     limits = Limits.checked(steps, every, every_seconds, time_limit, tol)
@@ -269,7 +268,8 @@ class _Runner:
 
     def _sizes(self) -> dict[str, float]:
         # Without JAX: after the second Ctrl-C, it may still be busy with a step.
-        leaves = {name: jax.tree.leaves(getattr(self.now.state, name)) for name in ("x", "y")}
-        return {
-            name: math.hypot(*(float(np.linalg.norm(np.asarray(a))) for a in all_)) for name, all_ in leaves.items()
-        }
+        return {name: _norm(getattr(self.now.state, name)) for name in ("x", "y")}
+
+
+def _norm(tree: PyTree) -> float:
+    return math.hypot(*(float(np.linalg.norm(np.asarray(leaf, float))) for leaf in jax.tree.leaves(tree)))
