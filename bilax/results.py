@@ -1,14 +1,17 @@
 """What a run leaves behind: in memory a `Result`, on disk what `load` reads."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from bilax.oracle import Counts
+from bilax.storage import checkpoints
 from bilax.storage.runs import manifests, read_rows
+from bilax.storage.trees import described, rebuilt
 from bilax.types import PyTree
 
 if TYPE_CHECKING:
@@ -70,6 +73,14 @@ class Result:
     compile_seconds: float  # spent in compiling, and in looking at eta before the first step
     eval_seconds: float  # spent in the metrics
 
+    def save(self, path: str | Path) -> None:
+        """Write all of it to one file, which `bilax.results.load` reads back bit for bit."""
+        trees = {"x": self.x, "y": self.y, "state": self.state}
+        names = ("status", "message", "seconds", "compile_seconds", "eval_seconds")
+        facts: dict[str, Any] = {name: getattr(self, name) for name in names}
+        facts |= {"warnings": self.warnings, "counts": asdict(self.counts), "history": self.history.rows}
+        checkpoints.save(Path(path), trees, facts | {"result": {name: described(tree) for name, tree in trees.items()}})
+
     def __repr__(self) -> str:
         last = ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.history[-1].items())
         return f"Result({self.status}: {self.message} {last})"
@@ -102,14 +113,17 @@ class Iterates(NamedTuple):
     status: Outcome
 
 
-def load(folder: str | Path) -> "pandas.DataFrame":
-    """Return all measurements of all runs below a folder as one table.
+def load(path: str | Path) -> Any:
+    """Return the `Result` in a file that `Result.save` wrote, or all measurements of the runs below a folder as a table.
 
-    Every row has the columns of its measurement and, of its run, ``run`` (the folder's name), ``task``, ``variant``,
-    ``method``, ``setting``, ``seed`` and ``status``. A last line that was cut off is left out.
+    Every row of the table has the columns of its measurement and, of its run, ``run`` (the folder's name), ``task``,
+    ``variant``, ``method``, ``setting``, ``seed`` and ``status``. A last line that was cut off is left out.
     """
+    if Path(path).is_file():
+        return _saved(Path(path))
+    folder = Path(path)
     pandas = _pandas("load")
-    if not Path(folder).is_dir():
+    if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}; `bilax run` and `bilax reproduce` make one.")
     rows = []
     for path, manifest in manifests(folder).items():
@@ -118,6 +132,17 @@ def load(folder: str | Path) -> "pandas.DataFrame":
     if not rows:
         raise ValueError(f"{folder} holds no runs; `bilax run` and `bilax reproduce` write them.")
     return pandas.DataFrame(rows)
+
+
+def _saved(path: Path) -> Result:
+    leaves, facts = checkpoints.load(path)
+    if "result" not in facts:
+        raise ValueError(f"{path} is a checkpoint of a run, not a result: give its folder to solve as checkpoint_dir.")
+    arrays: list[Any] = [jnp.array(leaf) for leaf in leaves]
+    shapes = facts.pop("result")
+    trees = {name: rebuilt(shapes[name], arrays) for name in sorted(shapes)}  # the order of jax.tree.leaves
+    counts, history, warnings = (facts.pop(name) for name in ("counts", "history", "warnings"))
+    return Result(counts=Counts(**counts), history=History(history), warnings=tuple(warnings), **trees, **facts)
 
 
 def _pandas(what: str) -> Any:

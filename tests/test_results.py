@@ -2,9 +2,14 @@
 
 import json
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
+from bilax import MRBO, STABLE, Doubtful, Problem, solve
+from bilax.problems import quadratic
 from bilax.results import load
 from bilax.storage.runs import FINISHED, Record, manifests
 
@@ -45,11 +50,41 @@ def test_a_line_that_was_cut_off_is_left_out_and_a_damaged_one_is_told(tmp_path)
     rows.write_text(rows.read_text() + '{"k": 5, "los')
     assert load(tmp_path)["k"].tolist() == [0]
     rows.write_text('{"k": \n{"k": 5}\n')
-    with pytest.raises(ValueError, match=r"line 1 of .*rows.jsonl is damaged"):
-        load(tmp_path)
+    with pytest.warns(Doubtful, match=r"line 1 of .*rows.jsonl is damaged and left out"):
+        assert load(tmp_path)["k"].tolist() == [5]
     (tmp_path / "a" / "manifest.json").write_text("{")
-    with pytest.raises(ValueError, match=r"manifest.json is damaged; remove"):
-        load(tmp_path)
+    Record(tmp_path / "b", FACTS).begin().row({"k": 7})
+    with pytest.warns(Doubtful, match=r"manifest.json is damaged .*, so this run is left out"):
+        assert load(tmp_path)["k"].tolist() == [7]  # the others are there
+
+
+@pytest.mark.parametrize("algorithm", [MRBO(S=4), MRBO(gamma=optax.adam(0.01), S=4), STABLE()], ids=str)
+def test_a_result_is_saved_and_loaded_bit_for_bit(tmp_path, algorithm):
+    problem = quadratic().problem
+    result = solve(problem, algorithm, steps=8)
+    result.save(tmp_path / "result")
+    again = load(tmp_path / "result")
+    jax.tree.map(np.testing.assert_array_equal, again.state, result.state)
+    assert (again.counts, again.status, again.message) == (result.counts, result.status, result.message)
+    assert again.history.rows == result.history.rows
+    rest = [solve(problem, algorithm, steps=3, state=state) for state in (again.state, result.state)]
+    np.testing.assert_array_equal(rest[0].x, rest[1].x)
+
+
+def test_a_result_with_a_tree_and_a_file_that_is_no_result(tmp_path):
+    loss = lambda x, y, b: jnp.mean((y["a"] - x[0] - b) ** 2) + jnp.sum((y["b"] - x[1]) ** 2)
+    problem = Problem(loss, loss, np.ones(4), np.ones(4))
+    start = (0.0, np.zeros(2)), {"b": np.zeros(2), "a": 0.0}
+    result = solve(problem, MRBO(S=2), *start, steps=3)
+    result.save(tmp_path / "result")
+    again = load(tmp_path / "result")
+    jax.tree.map(np.testing.assert_array_equal, (again.x, again.y), (result.x, result.y))
+    solve(problem, MRBO(S=2), *start, steps=3, checkpoint_dir=tmp_path)
+    with pytest.raises(ValueError, match="is a checkpoint of a run, not a result"):
+        load(tmp_path / "checkpoint.bin")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(ValueError, match="text is damaged, or not a checkpoint"):
+        load(tmp_path / "text")
 
 
 def test_nothing_there(tmp_path):

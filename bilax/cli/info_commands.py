@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from bilax.cli.shell import app, check_writable, console, short
@@ -81,15 +82,40 @@ def list_algorithms(
         console.print("\nHyper-parameters of one method: [bold]bilax list NAME[/bold]", highlight=False)
 
 
-@app.command(epilog="Example: [bold]bilax doctor[/bold]")
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False) -> None:
+@app.command(epilog="Examples: [bold]bilax doctor[/bold], [bold]bilax doctor --results bilax-results --mend[/bold]")
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
+    results: Annotated[Path | None, typer.Option(help="Look for damaged files among the runs in this folder.")] = None,
+    mend: Annotated[bool, typer.Option("--mend", help="Mend them: what is damaged is set aside, not removed.")] = False,
+) -> None:
     """Tell what is installed, which devices JAX sees, which data are there, and what to do about what is missing."""
     from bilax.cli import doctor as diagnosis
 
+    if mend and results is None:
+        raise ValueError("--mend needs --results FOLDER, the folder with the runs to mend.")
+    if results is not None:
+        return _examine(results, mend, as_json)
     found = diagnosis.report()
     if as_json:
         print(json.dumps(found.as_json(), indent=2))
     else:
         diagnosis.show(console, found)
     if not found.ok:
+        raise typer.Exit(1)
+
+
+def _examine(results: Path, mend: bool, as_json: bool) -> None:
+    from bilax.storage.mending import damages
+
+    found = damages(results)
+    for damage in found if mend else ():
+        damage.mend()
+    if as_json:
+        print(json.dumps([{"path": str(d.path), "what": d.what, "remedy": d.remedy} for d in found], indent=2))
+    else:
+        for damage in found:
+            remedy = damage.remedy if mend else f"--mend: {damage.remedy}"
+            console.print(f"{escape(str(damage.path))}: {damage.what} ({remedy})", highlight=False, soft_wrap=True)
+        console.print(f"{len(found)} damaged" if found else "all runs are intact", highlight=False)
+    if found and not mend:
         raise typer.Exit(1)

@@ -14,6 +14,7 @@ from rich.table import Table
 from bilax.cli import signals
 from bilax.cli.shell import app, check_folder, check_writable, console
 from bilax.errors import unknown
+from bilax.storage.files import write_text
 
 RESULTS = Path("bilax-results")
 
@@ -182,7 +183,7 @@ def _table1(out: Path, seeds: int, quick: bool) -> None:
         f"{min(table1.TARGETS):g}",
         highlight=False,
     )
-    (out / "table1.md").write_text(table1.markdown(rows) + "\n")
+    write_text(out / "table1.md", table1.markdown(rows) + "\n")
     console.print(f"written: {escape(str(out / 'table1.md'))}", highlight=False)
 
 
@@ -239,7 +240,7 @@ def tune(
     best = trials[0].algorithm
     console.print(f"best: {escape(settings.write(best))}", highlight=False, soft_wrap=True)
     if out is not None:
-        out.write_text(search.toml(best))
+        write_text(out, search.toml(best))
         console.print(f"written: {escape(str(out))}", highlight=False)
 
 
@@ -269,7 +270,7 @@ def _write_report(folder: Path, out: Path | None = None) -> None:
         for claim, verdicts in rows:
             table.add_row(claim, *(verdicts.get(variant, "") for variant in variants))
         console.print(table)
-        path.with_name("verdicts.md").write_text(pages.markdown(page))
+        write_text(path.with_name("verdicts.md"), pages.markdown(page))
     console.print(f"page: {escape(str(path))}", highlight=False, soft_wrap=True)
 
 

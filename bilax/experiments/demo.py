@@ -14,6 +14,7 @@ from bilax.oracle import Counts
 from bilax.problems import HyperCleaning, hyper_cleaning
 from bilax.results import Result
 from bilax.running.solve import solve
+from bilax.storage.files import replacing
 
 NOISE, TRAIN, TRUSTED, C = 0.4, 1000, 200, 0.001
 
@@ -114,5 +115,6 @@ def picture(demo: Demo, path: Path) -> None:
             given, true = demo.task.labels[i], demo.task.true_labels[i]
             axis.set_title(f"{given} → {true}", fontsize=9, color=orange if given != true else blue, pad=2)
             axis.axis("off")
-        figure.savefig(path, dpi=110)
+        with replacing(path) as file:
+            figure.savefig(file, dpi=110, format="png")
         plt.close(figure)

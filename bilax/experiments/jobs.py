@@ -16,7 +16,7 @@ from bilax.phase import Stop
 from bilax.running.keeping import rows_kept
 from bilax.running.solve import solve
 from bilax.storage.environment import environment
-from bilax.storage.runs import FINISHED, Record, alone, is_finished, manifests, mend
+from bilax.storage.runs import FINISHED, Record, alone, finish_exchange, is_finished, manifests
 
 MEASUREMENTS = 40  # per run, about
 FOREVER = 10**9
@@ -68,9 +68,11 @@ class Job:
 def run_job(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict], None] | None = None) -> Path:
     """Run a job unless it is finished already, or go on with it; return its folder."""
     folder = Path(out) / job.folder
+    if not again and is_finished(folder) and is_current(folder):
+        return folder
     with alone(folder):
-        mend(folder)
-        if is_finished(folder) and not again and is_current(folder):
+        finish_exchange(folder)
+        if not again and is_finished(folder) and is_current(folder):
             return folder
         return _run(job, folder, on_row)
 

@@ -16,6 +16,7 @@ from bilax.paper.figures import SEARCHED, UNTUNED, Family, sampler_of
 from bilax.problem import Problem
 from bilax.running.solve import solve
 from bilax.storage.environment import environment
+from bilax.storage.files import write_text
 
 GRIDS = {  # outer steps, inner steps: 25 settings per method
     "mnist": ((0.1, 10, 300, 3000, 30_000), (0.001, 0.01, 0.03, 0.1, 0.3)),
@@ -44,7 +45,7 @@ def search_all(
             if method not in UNTUNED:
                 announce(f"{family.search}: {method} ...")
                 lines += ["", *_entry(family, method, scale, announce)]
-                out.write_text("\n".join(lines) + "\n")  # what was found so far is kept
+                write_text(out, "\n".join(lines) + "\n")  # what was found so far is kept
 
 
 def _entry(family: Family, method: str, scale: float, announce: Callable[[str], None]) -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     import pandas
+from bilax.storage.files import write_text
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def write(page: Page, folder: Path) -> Path:
         pictures.draw(figure, folder / "figures")
     path = folder / "report.html"
     # The hashes of the scripts are of text with "\n", so it must not become "\r\n" on Windows.
-    path.write_text(assemble(page), encoding="utf-8", newline="\n")
+    write_text(path, assemble(page))
     return path
 
 

@@ -13,6 +13,7 @@ from bilax.report.chart import Chart
 from bilax.report.labels import MARKERS, style_of
 from bilax.report.optional_imports import required
 from bilax.report.page import Figure
+from bilax.storage.files import replacing
 
 _STYLE: dict[str, Any] = {
     "font.size": 10,
@@ -47,7 +48,8 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
             _fill(sheet, axis, chart)
         paths = [folder / f"{figure.name}.{kind}" for kind in _METADATA]
         for path, metadata in zip(paths, _METADATA.values(), strict=True):
-            sheet.savefig(path, dpi=_RESOLUTION, metadata=metadata)
+            with replacing(path) as file:
+                sheet.savefig(file, dpi=_RESOLUTION, metadata=metadata, format=path.suffix[1:])
     return paths
 
 

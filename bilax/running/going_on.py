@@ -1,7 +1,5 @@
 """A state that a run can go on from: the method's own, and what the loop carries beside it."""
 
-from collections import namedtuple
-from functools import cache
 from typing import Any
 
 import jax
@@ -10,6 +8,7 @@ from bilax.algorithms.protocol import Algorithm
 from bilax.oracle import Oracle
 from bilax.running.checks import check_state
 from bilax.running.loop import Memory, fresh_memory
+from bilax.storage.trees import without_memory
 
 
 def restored(algorithm: Algorithm, oracle: Oracle, state: Any) -> tuple[Any, Memory]:
@@ -29,21 +28,3 @@ def restored(algorithm: Algorithm, oracle: Oracle, state: Any) -> tuple[Any, Mem
     # The run before may have had a number for eta and this one "auto", or the other way round.
     changed = (memory.curvature is None) != (fresh.curvature is None)
     return state, memory._replace(curvature=fresh.curvature) if changed else memory
-
-
-def with_memory(state: Any, memory: Memory) -> Any:
-    """Return a method's state with one more field, ``memory``: what the loop needs to go on from it."""
-    return _with_memory(type(state))(*state, memory)
-
-
-def without_memory(state: Any) -> tuple[Any, Memory | None]:
-    kind = getattr(type(state), "method_state", None)
-    return (state, None) if kind is None else (kind(*state[:-1]), state.memory)
-
-
-@cache
-def _with_memory(kind: type) -> type:
-    made = namedtuple(kind.__name__, (*kind._fields, "memory"))  # type: ignore[attr-defined, misc]
-    made.method_state = kind  # type: ignore[attr-defined]
-    made.__reduce__ = lambda self: (with_memory, (kind(*self[:-1]), self.memory))  # for pickle
-    return made

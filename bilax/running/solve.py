@@ -19,7 +19,7 @@ from bilax.results import History, Result
 from bilax.running import diagnosis, eta_warnings, keeping, loop
 from bilax.running.accounting import Account, plain
 from bilax.running.checks import check_arguments, checked_seed, first_state
-from bilax.running.going_on import restored, with_memory
+from bilax.running.going_on import restored
 from bilax.running.inspection import Inspector
 from bilax.running.interrupts import interrupts, wait
 from bilax.running.keeping import Keeper
@@ -28,6 +28,7 @@ from bilax.running.measuring import Measurements
 from bilax.running.progress import bar
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
+from bilax.storage.trees import with_memory
 from bilax.types import PyTree
 
 PATIENCE = 10  # steps, at least, from one look at all data to the next

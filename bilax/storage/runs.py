@@ -71,7 +71,7 @@ def beside(folder: Path, what: str = "new") -> Path:
     return folder.with_name(f".{what}-{folder.name}")
 
 
-def mend(folder: Path) -> None:
+def finish_exchange(folder: Path) -> None:
     """Finish an exchange of folders that a crash cut short."""
     old = beside(folder, "old")
     if old.is_dir() and not folder.exists():
