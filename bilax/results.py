@@ -114,7 +114,7 @@ class Iterates(NamedTuple):
 
 
 def load(path: str | Path) -> Any:
-    """Return the `Result` in a file that `Result.save` wrote, or all measurements of the runs below a folder as a table.
+    """Return the `Result` in a file that `Result.save` wrote, or the rows of all runs below a folder as a table.
 
     Every row of the table has the columns of its measurement and, of its run, ``run`` (the folder's name), ``task``,
     ``variant``, ``method``, ``setting``, ``seed`` and ``status``. A last line that was cut off is left out.
