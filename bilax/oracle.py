@@ -91,18 +91,18 @@ class TracedProblem:
     def oracle(self) -> Oracle:
         F, G = _scalar("outer_loss", self.functions.F), _scalar("inner_loss", self.functions.G)
         products, tangent = self.functions.second_derivatives(G), everywhere
-        project_y = _like("project_y", self.functions.project_y)
+        project_y = like("project_y", self.functions.project_y)
         if project_y is not unconstrained:
             products, tangent = on_the_set(products, jax.grad(G, argnums=1), project_y)
         n_F, n_G = size(self.outer_data), size(self.inner_data)
         return Oracle(
-            draw_F=partial(self.sampler, self.outer_data),
-            draw_G=partial(self.sampler, self.inner_data),
+            draw_F=partial(_batch, self.sampler, self.outer_data),
+            draw_G=partial(_batch, self.sampler, self.inner_data),
             grad_F=jax.grad(F, argnums=(0, 1)),
             grad_G=jax.grad(G, argnums=1),
             hvp_G=products.hvp,
             jvp_G=products.jvp,
-            project_x=_like("project_x", self.functions.project_x),
+            project_x=like("project_x", self.functions.project_x),
             project_y=project_y,
             tangent=tangent,
             grads_G=jax.grad(G, argnums=(0, 1)),
@@ -201,7 +201,18 @@ class Counts:
 KINDS = tuple(Counts.__dataclass_fields__)  # the columns of Table 1
 
 
-def _like(name: str, project: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
+def _batch(sampler: Sampler, data: PyTree, key: Any, size: int) -> PyTree:
+    """Draw; refuse, while tracing, what is no batch."""
+    batch = sampler(data, key, size)
+    if jax.tree.structure(batch) != jax.tree.structure(data):
+        raise TypeError(
+            f"a sampler (data, key, size) must return a batch like the data, {jax.tree.structure(data)}; "
+            f"{getattr(sampler, '__name__', sampler)!r} returned {batch!r}."
+        )
+    return batch
+
+
+def like(name: str, project: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
     """Keep the dtype of what is projected, and refuse a projection that changes its structure or shapes."""
     if project is unconstrained:
         return unconstrained

@@ -1,6 +1,6 @@
 """A bilevel problem: two losses on batches and the data they are averaged over."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.experimental.sparse import JAXSparse
 
 from bilax.errors import unknown
 from bilax.numerics.second_derivatives import WAYS, Products
@@ -125,6 +126,9 @@ class Functions(NamedTuple):
 
 def _as_data(name: str, data: PyTree) -> PyTree:
     """Move the data to the device once, and refuse data that cannot be cut into batches."""
+    given = jax.tree.leaves_with_path(data, is_leaf=_is_sparse)
+    for path, leaf in given:
+        _refuse_wrong_kind(f"{name}{jax.tree_util.keystr(path)}", leaf)
     data = jax.tree.map(lambda leaf: Rows.from_scipy(leaf) if hasattr(leaf, "tocsr") else leaf, data)
     paths = jax.tree.leaves_with_path(data, is_leaf=is_rows)
     described = {f"{name}{jax.tree_util.keystr(path)}": leaf for path, leaf in paths}
@@ -153,6 +157,38 @@ def _as_data(name: str, data: PyTree) -> PyTree:
                 )
     with jax.ensure_compile_time_eval():  # a problem made inside a jitted function may outlive it
         return copied(data)
+
+
+def _is_sparse(leaf: Any) -> bool:
+    return isinstance(leaf, JAXSparse) or is_rows(leaf) or hasattr(leaf, "tocsr")
+
+
+def _refuse_wrong_kind(path: str, leaf: Any) -> None:
+    """Refuse what JAX cannot compute with, or would take for something else."""
+    if isinstance(leaf, JAXSparse):
+        raise TypeError(
+            f"{path} is a sparse {type(leaf).__name__} of JAX, whose stored numbers would be taken for samples; give a "
+            "scipy.sparse matrix, which becomes bilax.sparse.Rows."
+        )
+    if hasattr(leaf, "tocsr"):
+        if getattr(leaf, "ndim", 2) != 2:
+            raise ValueError(f"{path} is a sparse array of shape {leaf.shape}; it must have two axes, samples first.")
+        return
+    if isinstance(leaf, (jax.Array, Rows)):
+        return
+    if isinstance(leaf, Iterator):
+        raise TypeError(f"{path} is a {type(leaf).__name__}; give arrays, e.g. np.stack(list(...)).")
+    try:
+        dtype = np.asarray(leaf).dtype
+    except ValueError:
+        raise TypeError(
+            f"{path} is a {type(leaf).__name__} that is no array, e.g. of lists of unequal length."
+        ) from None
+    if dtype.kind not in "biufc" and not jnp.issubdtype(dtype, jnp.number):
+        raise TypeError(
+            f"{path} has dtype {dtype}, which JAX has not; number labels from 0 (np.unique(labels, "
+            "return_inverse=True)[1]), and turn dates and other objects into numbers."
+        )
 
 
 def _refuse_non_finite(name: str, tree: PyTree, or_else: str) -> None:

@@ -51,6 +51,19 @@ class Derived(NamedTuple):
         return (2 * c.M**2 + 12 * a * eta**2 + 4 * a * (Q + 2) * eta**4 * c.L**2) / S
 
 
+def _checked(c: Constants) -> Constants:
+    """Refuse constants that no problem has."""
+    wrong = [f"{name} = {value!r}" for name, value in c._asdict().items() if not (math.isfinite(value) and value >= 0)]
+    if not 0 < c.mu <= c.L:
+        wrong.append(f"mu = {c.mu:g} and L = {c.L:g}")
+    if wrong:
+        raise ValueError(
+            f"the theory needs finite constants of at least 0, with 0 < mu <= L; got {', '.join(wrong)}. An inner loss "
+            "that is not strongly convex has mu <= 0: add a regularisation."
+        )
+    return c
+
+
 def derived(c: Constants, Q: int, eta: float) -> Derived:
     """Compute the constants of Propositions 1 to 4.
 
@@ -58,7 +71,7 @@ def derived(c: Constants, Q: int, eta: float) -> Derived:
     >>> derived(c, Q=1, eta=0.5).C_Q
     2.25
     """
-    L, mu, M, tau, rho = c.L, c.mu, c.M, c.tau, c.rho
+    L, mu, M, tau, rho = (getattr(_checked(c), name) for name in ("L", "mu", "M", "tau", "rho"))
     L_Phi = L + (2 * L**2 + tau * M**2) / mu + (rho * L * M + L**3 + tau * M * L) / mu**2 + rho * L**2 * M / mu**3
     L_Q2 = (
         2 * L**2

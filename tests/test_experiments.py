@@ -150,7 +150,7 @@ def test_a_run_is_repeated_when_asked_or_when_it_was_not_finished(tmp_path):
 
 
 def test_a_run_that_fails_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("bilax.hypergrad.dense._available_bytes", lambda: 1000)
+    monkeypatch.setattr("bilax.numerics.memory.available_bytes", lambda: 1000)
     path = run_job(Job(Task("digits", 0.3), settings.parse("stable[alpha=0.1]"), steps=2), tmp_path)
     assert manifests(path)[path]["status"] == "failed"
     assert "STABLE keeps dense matrices" in manifests(path)[path]["message"]

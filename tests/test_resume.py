@@ -290,3 +290,62 @@ def test_saving_takes_a_small_share_of_the_time(tmp_path, monkeypatch):
     monkeypatch.setattr(keeping.checkpoints, "save", lambda *arguments: (saved.append(1), time.sleep(0.05)))
     solve(PROBLEM, ALG, steps=3000, every=10, checkpoint_dir=tmp_path)
     assert 1 <= len(saved) < 30
+
+
+def test_a_search_goes_on(tmp_path):
+    from bilax.experiments.search import search
+
+    settings = [MRBO(gamma=gamma, lam=0.3, S=8) for gamma in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)]
+
+    def score(x, y):
+        return float(jnp.sum(x**2))
+
+    whole = search(PROBLEM, settings, score, steps=16, lanes=2)
+    for stop in range(5):
+        told = []
+
+        def announce(text, told=told, stop=stop):
+            told.append(text)
+            if len(told) > stop % 2:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            search(PROBLEM, settings, score, steps=16, lanes=2, checkpoint=tmp_path, announce=announce)
+        if stop == 2:
+            break
+    parts = search(PROBLEM, settings, score, steps=16, lanes=2, checkpoint=tmp_path)
+    assert [(t.algorithm, t.steps, t.score) for t in parts] == [(t.algorithm, t.steps, t.score) for t in whole]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_table1_goes_on(tmp_path, monkeypatch):
+    from bilax.paper import table1
+
+    options = dict(names=["mrbo"], targets=(2.0, 0.6), seeds=2, scale=0.002)
+    first = table1.measure(**options, keep=tmp_path)
+    monkeypatch.setattr(table1, "_measure", lambda *_: pytest.fail("it was measured already"))
+    again = table1.measure(**options, keep=tmp_path)
+    assert repr(again) == repr(first)
+
+
+def test_ctrl_c_ends_a_sweep():
+    code = """
+import os, signal, threading, time
+import jax.numpy as jnp
+from bilax import MRBO, Problem, sweep
+from bilax.problems import quadratic
+started = []
+def press():
+    time.sleep(8)
+    started.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=press, daemon=True).start()
+try:
+    sweep(quadratic().problem, [MRBO(gamma=g) for g in (0.1, 0.2)], steps=2_000_000, seeds=range(8))
+except KeyboardInterrupt:
+    print(time.monotonic() - started[0], flush=True)
+os._exit(0)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stderr
+    assert float(run.stdout) < 2

@@ -21,6 +21,8 @@ def demo(
     ] = 0,
 ) -> None:
     """Find the wrong labels among handwritten digits with MRBO and VRBO: a table and a picture."""
+    if out.suffix.lower() != ".png":
+        raise ValueError(f"the picture is a PNG; --out {out} should end in .png.")
     check_writable(out)
     from bilax.experiments import demo as experiment
 

@@ -168,7 +168,9 @@ def _table1(out: Path, seeds: int, quick: bool) -> None:
 
     out.mkdir(parents=True, exist_ok=True)
     with jax.enable_x64(True):
-        rows = table1.measure(seeds=max(2, seeds), scale=0.01 if quick else 1.0, announce=console.print)
+        rows = table1.measure(
+            seeds=max(2, seeds), scale=0.01 if quick else 1.0, announce=console.print, keep=out / ".table1"
+        )
     table = Table(box=box.SIMPLE, padding=(0, 1))
     for title in ("method", "most calls", "slope", "95 % interval", "proven", "verdict"):
         table.add_column(title)
@@ -216,6 +218,11 @@ def tune(
     measured = loaded.metrics(loaded.x0, loaded.y0)
     if metric not in measured:
         raise unknown(f"metric of {problem}", metric, measured)
+    if math.isnan(measured[metric]):
+        raise ValueError(
+            f"{metric} is undefined here: without wrong labels there is nothing to tell apart. Search by val_loss, or "
+            "give --noise above 0."
+        )
     sign = -1 if METRICS[metric].larger_is_better else 1
     console.print(f"{task.title}: {len(candidates)} settings", highlight=False)
     trials = search.search(
@@ -227,6 +234,7 @@ def tune(
         seed=seed,
         sampler=sampler,
         announce=lambda text: console.print(text, highlight=False),
+        checkpoint=RESULTS / ".tune",
     )
     table = Table(box=box.SIMPLE, padding=(0, 1))
     for title in ("setting", "steps", metric):

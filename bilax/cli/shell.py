@@ -1,5 +1,6 @@
 """The program itself: its options, its console, how it reports a mistake."""
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -36,6 +37,9 @@ console = _Screen()
 
 def main() -> None:
     """Run the program; a user's mistake gets a message, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without accents shows a question mark
     try:
         with signals.watched():
             app()
@@ -46,6 +50,12 @@ def main() -> None:
     except (KeyboardInterrupt, signals.Stop):
         _complain(signals.GOES_ON)
         signals.leave(signals.exit_status())
+    except RuntimeError as error:
+        if "backend" not in str(error):
+            raise
+        chosen = os.environ.get("JAX_PLATFORMS", "")
+        _complain(f"[red]error:[/red] JAX cannot start on JAX_PLATFORMS={chosen!r}; unset it, or set it to cpu.")
+        sys.exit(1)
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         _complain(f"[red]error:[/red] {escape(str(error))}")
         sys.exit(1)

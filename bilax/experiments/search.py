@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -19,13 +20,17 @@ from bilax.algorithms.protocol import Algorithm
 from bilax.errors import unknown
 from bilax.oracle import Traced, traced
 from bilax.problem import Problem
-from bilax.running import loop
+from bilax.running import keeping, loop
 from bilax.running.checks import first_state
 from bilax.running.sweep import groups_of, on_every_core, one_program
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
+from bilax.storage import checkpoints
+from bilax.storage.files import said
+from bilax.storage.remembering import digest_of
 from bilax.types import PyTree
 
+MOST = 10_000  # settings in a grid
 KEEP = 4  # one in four settings survives a rung
 
 
@@ -49,34 +54,75 @@ def search(
     seed: int = 0,
     sampler: str | Sampler = "iid",
     announce: Callable[[str], None] = lambda text: None,
+    checkpoint: Path | None = None,
 ) -> list[Trial]:
     """Return all settings, best first. The last rung ends at iteration ``steps``, each rung at a quarter of the next.
 
-    The candidates may differ in hyper-parameters that are real numbers: step sizes, momentum, eta.
+    The candidates may differ in hyper-parameters that are real numbers: step sizes, momentum, eta. In the folder
+    ``checkpoint`` the search is kept as it goes: the same call again goes on.
     """
     candidates = one_program(candidates)
     lanes = min(lanes, len(candidates))
     parts = traced(problem, sampler)
     oracle = parts.oracle()
-    left = list(range(len(candidates)))
     states = [first_state(problem, oracle, candidate, None, None) for candidate in candidates]
     reached = [(s, loop.fresh_memory(c, s), jnp.ones((), bool)) for c, s in zip(candidates, states, strict=True)]
-    best: dict[int, Trial] = {}
-    done = 0
-    for rung in range(rungs):
+    identity = keeping.identity(candidates, seed, sampler, parts, (problem.x0, problem.y0))
+    kept = _Kept(checkpoint, identity | {"steps": steps, "rungs": rungs, "lanes": lanes})
+    reached, at = kept.load(reached)
+    best = {int(i): Trial(candidates[int(i)], *facts) for i, facts in at["best"].items()}
+    left, done = at["left"], at["done"]
+    for rung in range(at["rung"], rungs):
         goal = max(1, round(steps / KEEP ** (rungs - 1 - rung)))
         groups = list(groups_of(lanes, left))
-        tasks = [(*(_stack([row[i] for i in group]) for row in (candidates, reached)), goal - done) for group in groups]
-        results = on_every_core(_advance, (), (parts, keys.root(seed)), tasks)
-        for number, (group, after) in enumerate(zip(groups, results, strict=True), 1):
+        first = at["groups"] if rung == at["rung"] else 0
+        tasks = [
+            (*(_stack([row[i] for i in group]) for row in (candidates, reached)), goal - done)
+            for group in groups[first:]
+        ]
+        results = on_every_core(_advance, (), (parts, keys.root(seed)), tasks) if tasks else ()
+        for number, (group, after) in enumerate(zip(groups[first:], results, strict=True), first + 1):
             for lane, i in enumerate(group):
                 reached[i] = jax.tree.map(lambda leaf, lane=lane: leaf[lane], after)
             announce(f"rung {rung + 1} of {rungs}: {min(number * lanes, len(left))} of {len(left)} settings")
+            kept.save(reached, rung, number, left, done, best)
         for i in left:
             best[i] = _judge(candidates[i], goal, reached[i], score)
         done = goal
         left = sorted(left, key=lambda i: best[i].score)[: math.ceil(len(left) / KEEP)]
+        kept.save(reached, rung + 1, 0, left, done, best)
+    kept.remove()
     return sorted(best.values(), key=lambda trial: (-trial.steps, trial.score))
+
+
+class _Kept:
+    """A search under way, on disk; nowhere without a folder."""
+
+    def __init__(self, folder: Path | None, identity: dict[str, Any]):
+        self.path = None if folder is None else folder / f"{digest_of(identity)}.bin"
+
+    def load(self, reached: list[tuple]) -> tuple[list[tuple], dict[str, Any]]:
+        start = {"rung": 0, "groups": 0, "left": list(range(len(reached))), "done": 0, "best": {}}
+        if self.path is None:
+            return reached, start
+        with said(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            leaves, facts = checkpoints.load(self.path)
+        except (FileNotFoundError, checkpoints.Damaged):
+            return reached, start
+        found = checkpoints.like(reached, leaves)
+        return (reached, start) if found is None else (found, facts)
+
+    def save(self, reached: list, rung: int, groups: int, left: list[int], done: int, best: dict[int, Trial]) -> None:
+        if self.path is not None:
+            scores = {str(i): [trial.steps, trial.score, trial.status] for i, trial in best.items()}
+            facts = {"rung": rung, "groups": groups, "left": left, "done": done, "best": scores}
+            checkpoints.save(self.path, reached, facts)
+
+    def remove(self) -> None:
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
 
 
 def _judge(candidate: Any, steps: int, reached: tuple, score: Callable[[PyTree, PyTree], float]) -> Trial:
@@ -123,5 +169,8 @@ def grid(base: Algorithm, axes: Mapping[str, Sequence[float]]) -> list[Algorithm
     for name in axes:
         if name not in names:
             raise unknown(f"hyper-parameter of {settings.name_of(base)}", name, names)
+    points = math.prod(len(values) for values in axes.values())
+    if points > MOST:
+        raise ValueError(f"the grid has {points:,} points, and at most {MOST:,} are searched; take fewer values.")
     chosen = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     return [dataclasses.replace(base, **values) for values in chosen]  # type: ignore[type-var]

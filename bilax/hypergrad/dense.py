@@ -1,6 +1,5 @@
 """Dense matrices of a small problem: the exact estimator, and what STABLE and RSVRB keep."""
 
-import os
 from typing import NamedTuple
 
 import jax
@@ -8,6 +7,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from bilax.hypergrad.neumann import Estimate, ratio
+from bilax.numerics import memory
 from bilax.numerics.constraints import off_the_set
 from bilax.numerics.tree import axpy, size
 from bilax.oracle import Oracle
@@ -77,17 +77,9 @@ def refuse_if_too_large(method: str, x0: PyTree, y0: PyTree) -> None:
     shapes = [jax.tree.leaves(jax.eval_shape(lambda z: ravel_pytree(z)[0], z))[0] for z in (x0, y0)]
     (d_x, d_y), width = (int(s.shape[0]) for s in shapes), shapes[1].dtype.itemsize
     # about six of each matrix: kept, evaluated at two points, combined, and decomposed
-    needed, available = 6 * width * (d_x * d_y + d_y * d_y), _available_bytes()
-    if needed > available:
-        raise MemoryError(
-            f"{method} keeps dense matrices of shapes ({d_x}, {d_y}) and ({d_y}, {d_y}); a step would need "
-            f"{needed:,} bytes ({needed / 2**30:.1f} GiB), and this machine has {available:,} to spare. Use a method "
-            "without dense matrices, such as MRBO or SUSTAIN."
-        )
-
-
-def _available_bytes() -> int:
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return 8 * 2**30
+    parts = {f"({d_x}, {d_y})": 6 * width * d_x * d_y, f"({d_y}, {d_y})": 6 * width * d_y * d_y}
+    memory.refuse_if_too_large(
+        f"{method} keeps dense matrices; a step",
+        parts,
+        "Use a method without dense matrices, such as MRBO or SUSTAIN.",
+    )

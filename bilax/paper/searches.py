@@ -17,6 +17,7 @@ from bilax.problem import Problem
 from bilax.running.solve import solve
 from bilax.storage.environment import environment
 from bilax.storage.files import write_text
+from bilax.storage.remembering import remembered
 
 GRIDS = {  # outer steps, inner steps: 25 settings per method
     "mnist": ((0.1, 10, 300, 3000, 30_000), (0.001, 0.01, 0.03, 0.1, 0.3)),
@@ -44,7 +45,11 @@ def search_all(
         for method in dict.fromkeys(name for name in family.recipes if not name.startswith("VRBO-")):
             if method not in UNTUNED:
                 announce(f"{family.search}: {method} ...")
-                lines += ["", *_entry(family, method, scale, announce)]
+                identity = {"family": family.search, "method": method, "scale": scale}
+                entry = remembered(
+                    out.parent / ".tuning", identity, lambda f=family, m=method: _entry(f, m, scale, announce)
+                )
+                lines += ["", *entry]
                 write_text(out, "\n".join(lines) + "\n")  # what was found so far is kept
 
 

@@ -9,6 +9,7 @@ interval from a bootstrap over seeds.
 import math
 from collections.abc import Callable, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from bilax.problems.quadratic import Quadratic, quadratic
 from bilax.running import loop
 from bilax.running.accounting import Account
 from bilax.sampling import keys
+from bilax.storage.remembering import remembered
 
 TARGETS = (2.0, 0.6, 0.2, 0.06, 0.02)
 SETTINGS = 16  # per method and target
@@ -70,13 +72,20 @@ def measure(
     seeds: int = 8,
     scale: float = 1.0,
     announce: Callable[[str], None] = lambda text: None,
+    keep: Path | None = None,
 ) -> list[Row]:
-    """Measure the named methods (all by default). ``scale`` shortens the runs, for a quick look."""
+    """Measure the named methods (all by default). ``scale`` shortens the runs, for a quick look.
+
+    Rows are kept in the folder ``keep`` as they are measured, and not measured again.
+    """
     rows = []
     for name, method in ALGORITHMS.items():
         if method.about.scaling is not None and (names is None or name in names):
             announce(f"{name} ...")
-            rows.append(_measure(method, targets, seeds, max(2, round(method.about.scaling.steps * scale))))
+            steps = max(2, round(method.about.scaling.steps * scale))
+            identity = {"table1": name, "targets": list(targets), "seeds": seeds, "steps": steps}
+            row = remembered(keep, identity, lambda m=method, n=steps: _measure(m, targets, seeds, n)._asdict())
+            rows.append(Row(**row)._replace(interval={k: tuple(v) for k, v in row["interval"].items()}))
     return rows
 
 

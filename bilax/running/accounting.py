@@ -5,10 +5,17 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
 
+import jax
+
 from bilax.algorithms.protocol import Algorithm
+from bilax.hypergrad.auto_eta import ITERATIONS
+from bilax.hypergrad.auto_eta import SAMPLES as PROBED
 from bilax.hyperparameters import names_of
 from bilax.oracle import KINDS, Counts, Oracle, Traced, TracedProblem
 from bilax.sampling.samplers import full
+from bilax.types import PyTree
+
+COUNTED = 2**31 - 1  # the largest number of a 32-bit counter
 
 
 class Account:
@@ -36,6 +43,24 @@ class Account:
 
     def _sum(self, k: int) -> Counts:
         return sum((self.cost(i) for i in range(k)), Counts())
+
+    def steps_per_call(self, y: PyTree) -> int:
+        """Return how many steps the compiled program may take before its 32-bit counters could overflow."""
+        names = names_of("batch_size", self._inner)
+        sizes = [getattr(self._inner, name) for name in names]
+        values = (
+            [v for name, v in vars(self._inner).items() if isinstance(v, int) and name not in names] if sizes else []
+        )
+        random = getattr(getattr(self._inner, "about", None), "random", {})
+        dense = sum(leaf.size for leaf in jax.tree.leaves(y)) if any("d_y" in text for text in random.values()) else 1
+        # At most: power iteration on two batches, and products as many as the largest whole number says, at two points.
+        most = max([PROBED, *sizes]) * (2 * ITERATIONS + 2 * dense) + 2 * max([1, *sizes]) * max([1, *values])
+        if most >= COUNTED:
+            raise ValueError(
+                f"a step with batches of {max(sizes):,} samples makes up to {most:,} oracle calls, and at most "
+                f"{COUNTED:,} can be counted; take smaller batches."
+            )
+        return COUNTED // most
 
     def of_init(self, oracle: Oracle) -> Counts:
         """Return the calls that making the first state takes."""

@@ -6,10 +6,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from bilax.algorithms.protocol import Algorithm
-from bilax.oracle import Oracle
+from bilax.numerics.memory import bytes_of, refuse_if_too_large
+from bilax.numerics.tree import size
+from bilax.oracle import Oracle, Traced, TracedProblem, like
 from bilax.problem import Problem, as_variable
+from bilax.running.accounting import Account
+from bilax.sampling.samplers import full
 from bilax.types import PyTree
 
 
@@ -20,6 +25,14 @@ def check_arguments(problem: Any, algorithm: Any) -> None:
             "will do, too.)"
         )
     check_algorithm(algorithm)
+    traced = [
+        leaf for leaf in jax.tree.leaves((algorithm, getattr(problem, "inner_data", ()))) if isinstance(leaf, Tracer)
+    ]
+    if traced or isinstance(jnp.zeros(()) + 0, Tracer):
+        raise TypeError(
+            "solve and sweep drive a run from outside, with a clock and measurements, so they cannot be called inside "
+            "jax.jit, jax.vmap or jax.grad; bilax.iterate can."
+        )
     for path, leaf in jax.tree.leaves_with_path(algorithm):
         if np.ndim(leaf) != 0:
             name = jax.tree_util.keystr(path).lstrip(".")
@@ -27,6 +40,12 @@ def check_arguments(problem: Any, algorithm: Any) -> None:
                 f"{type(algorithm).__name__}: {name} has the shape {np.shape(leaf)}; solve takes one setting at a "
                 "time. For a grid, give a list of settings to bilax.sweep."
             )
+
+
+def check_functions(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None and not callable(value):
+            raise TypeError(f"{name} must be a function; got {type(value).__name__}: {value!r}.")
 
 
 def check_algorithm(algorithm: Any) -> None:
@@ -61,16 +80,27 @@ def check_state(algorithm: Any, state: Any) -> None:
 
 
 def starting_point(problem: Problem | Oracle, x0: PyTree, y0: PyTree) -> tuple[PyTree, PyTree]:
-    return (
-        as_variable("x0", getattr(problem, "x0", None) if x0 is None else x0),
-        as_variable("y0", getattr(problem, "y0", None) if y0 is None else y0),
-    )
+    """Return where to start: in the sets that x and y are kept in, if there are any."""
+    x0 = as_variable("x0", getattr(problem, "x0", None) if x0 is None else x0)
+    y0 = as_variable("y0", getattr(problem, "y0", None) if y0 is None else y0)
+    project_x, project_y = (like(name, getattr(problem, name)) for name in ("project_x", "project_y"))
+    return project_x(x0), project_y(y0)
 
 
 def first_state(problem: Problem | Oracle, oracle: Oracle, algorithm: Algorithm, x0: PyTree, y0: PyTree) -> Any:
     state = algorithm.init(oracle, *starting_point(problem, x0, y0))
     check_state(algorithm, state)
     return state
+
+
+def check_memory(problem: Traced, account: Account, state: Any, *, runs: int = 1, kept: int = 0) -> None:
+    """Refuse what cannot fit: the states before and after a step, its batches, and ``kept`` bytes of what is told."""
+    batches = 0
+    if isinstance(problem, TracedProblem) and not math.isnan(account.samples_per_step):
+        per_sample = bytes_of(problem.inner_data) / max(1, size(problem.inner_data))
+        batches = int(account.samples_per_step * per_sample) if problem.sampler is not full else 0
+    parts = {"states": 2 * runs * bytes_of(state), "batches": runs * batches, "what every step tells": kept}
+    refuse_if_too_large("this run", parts, "Take smaller batches, fewer steps at a time, or smaller x and y.")
 
 
 def checked_steps(steps: Any, every: Any) -> tuple[int, int]:

@@ -7,11 +7,13 @@ import jax.numpy as jnp
 
 from bilax.algorithms.protocol import Algorithm, Info
 from bilax.errors import Doubts
+from bilax.numerics.memory import bytes_of
 from bilax.oracle import Oracle, Traced, traced
 from bilax.problem import Problem
 from bilax.results import Iterates, Outcome
 from bilax.running import loop
-from bilax.running.checks import check_algorithm, checked_steps, first_state
+from bilax.running.accounting import Account
+from bilax.running.checks import check_algorithm, check_memory, checked_seed, checked_steps, first_state
 from bilax.running.diagnosis import check_iterates
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
@@ -51,7 +53,10 @@ def iterate(
     check_algorithm(algorithm)
     parts = traced(problem, sampler)
     state = first_state(problem, parts.oracle(), algorithm, x0, y0)
-    found = recorded(parts, algorithm, keys.root(seed), state, steps)
+    stream = keys.root(seed if isinstance(seed, jax.Array) else checked_seed(seed))
+    told = loop.begin(parts, algorithm, stream, state, loop.fresh_memory(algorithm, state)).info
+    check_memory(parts, Account(algorithm, parts), state, kept=steps * bytes_of(told))
+    found = recorded(parts, algorithm, stream, state, steps)
     check_iterates(Doubts(), found.info, found.status)
     return found
 

@@ -16,6 +16,7 @@ class Limits(NamedTuple):
     pause: float  # or seconds
     seconds: float  # in the algorithm, at most
     tol: float
+    longest: int = LONGEST  # steps in one call, if fewer
 
     @classmethod
     def checked(cls, steps: Any, every: Any, every_seconds: Any, time_limit: Any, tol: Any) -> "Limits":
@@ -25,7 +26,7 @@ class Limits(NamedTuple):
 
     def next_stop(self, k: int, seconds: float, pace: float) -> int:
         """Return the iteration at which the compiled program should come back; ``pace`` is seconds per step."""
-        chunk = max(1, min(LONGEST, int(min(RESPONSE, self.pause, self.seconds - seconds) / pace)))
+        chunk = max(1, min(LONGEST, self.longest, int(min(RESPONSE, self.pause, self.seconds - seconds) / pace)))
         next_measurement = self.first + ((k - self.first) // self.every + 1) * self.every
         return min(self.first + self.steps, next_measurement, k + chunk)
 

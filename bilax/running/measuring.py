@@ -65,4 +65,6 @@ class Measurements:
                 raise ValueError(f"metrics may not return {name!r}: that name is the history's own. Choose another.")
             if np.ndim(value) != 0:
                 raise TypeError(f"metrics must return numbers; {name!r} has the shape {np.shape(value)}.")
+            if np.asarray(value).dtype.kind not in "biuf":
+                raise TypeError(f"metrics must return numbers; {name!r} is {value!r}.")
         return {name: np.asarray(value).item() for name, value in measured.items()}

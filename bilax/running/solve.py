@@ -18,7 +18,7 @@ from bilax.problem import Metrics, Problem, unconstrained
 from bilax.results import History, Result
 from bilax.running import diagnosis, eta_warnings, keeping, loop
 from bilax.running.accounting import Account, plain
-from bilax.running.checks import check_arguments, checked_seed, first_state
+from bilax.running.checks import check_arguments, check_functions, check_memory, checked_seed, first_state
 from bilax.running.going_on import restored
 from bilax.running.inspection import Inspector
 from bilax.running.interrupts import interrupts, wait
@@ -92,11 +92,13 @@ def solve(
     ('done', 1.0)
     """
     check_arguments(problem, algorithm)
+    check_functions(metrics=metrics, on_row=on_row)
     limits = Limits.checked(steps, every, every_seconds, time_limit, tol)
     run = _Runner(problem, algorithm, sampler, seed, limits.tol, (x0, y0), state, checkpoint_dir)
-    metrics = metrics or getattr(problem, "metrics", None)
+    metrics = getattr(problem, "metrics", None) if metrics is None else metrics
     measure = Measurements(run.inspector.losses, metrics, run.account.samples_per_step, on_row)
-    limits, status = limits._replace(first=run.k), None
+    longest = min(limits.longest, run.account.steps_per_call(run.now.state.y))
+    limits, status = limits._replace(first=run.k, longest=longest), None
     if (kept := run.restore()) is not None:
         limits = limits._replace(first=kept["first"])
         status = limits.status(run.k, run.seconds, finite=True, converged=run.keeps_verdict(kept), interrupted=False)
@@ -165,6 +167,7 @@ class _Runner:
             raise ValueError("state says where to go on; leave x0 and y0 out.")
         else:
             (state, memory), self.counts = restored(algorithm, oracle, state), Counts()
+        check_memory(self.problem, self.account, state)
         tic = time.perf_counter()
         self.now = loop.begin(self.problem, algorithm, self.stream, state, memory)  # this traces the step
         self.compile_seconds = time.perf_counter() - tic

@@ -13,13 +13,14 @@ import numpy as np
 
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubts
+from bilax.numerics.memory import bytes_of
 from bilax.oracle import Oracle, Traced, TracedProblem, traced
 from bilax.phase import compiling
 from bilax.problem import Problem
 from bilax.results import Iterates
 from bilax.running import loop
 from bilax.running.accounting import Account
-from bilax.running.checks import check_arguments, check_state, checked_seed, checked_steps, starting_point
+from bilax.running.checks import check_arguments, check_memory, check_state, checked_seed, checked_steps, starting_point
 from bilax.running.diagnosis import check_iterates
 from bilax.running.iterate import recorded
 from bilax.running.progress import bar
@@ -85,6 +86,7 @@ def sweep(
         raise ValueError("seeds is empty; give at least one, like seeds=[0].")
     parts, (x0, y0) = traced(problem, sampler), starting_point(problem, x0, y0)
     lanes = _lanes(parts, settings[0], x0, y0, len(settings))
+    _check_memory(parts, settings[0], x0, y0, steps, len(settings) * len(chosen))
     groups = [jax.tree.map(lambda *leaves: np.array(leaves, float), *group) for group in groups_of(lanes, settings)]
     tasks = [(seed, group) for group in groups for seed in chosen]
     results = []
@@ -145,8 +147,8 @@ def _lanes(problem: Traced, algorithm: Algorithm, x0: PyTree, y0: PyTree, settin
     state = jax.eval_shape(lambda x0, y0: algorithm.init(oracle, x0, y0), x0, y0)
     check_state(algorithm, state)
     if isinstance(problem, TracedProblem):
-        one = _bytes(problem.inner_data) / cast(int, oracle.size_G)
-        if Account(algorithm, problem).samples_per_step * one < SHARED * _bytes(state):
+        one = bytes_of(problem.inner_data) / cast(int, oracle.size_G)
+        if Account(algorithm, problem).samples_per_step * one < SHARED * bytes_of(state):
             return 1
     if not jax.tree.leaves(algorithm):
         return 1
@@ -155,8 +157,12 @@ def _lanes(problem: Traced, algorithm: Algorithm, x0: PyTree, y0: PyTree, settin
     return math.ceil(settings / max(fewest, min(even, settings // SPLIT)))
 
 
-def _bytes(tree: PyTree) -> int:
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+def _check_memory(problem: Traced, algorithm: Algorithm, x0: PyTree, y0: PyTree, steps: int, runs: int) -> None:
+    state = jax.eval_shape(lambda x0, y0: algorithm.init(problem.oracle(), x0, y0), x0, y0)
+    memory = jax.eval_shape(lambda s: loop.fresh_memory(algorithm, s), state)
+    told = jax.eval_shape(lambda s, m: loop.begin(problem, algorithm, keys.root(0), s, m).info, state, memory)
+    # What is told stands in memory twice when the groups are put in order.
+    check_memory(problem, Account(algorithm, problem), state, runs=runs, kept=2 * runs * steps * bytes_of(told))
 
 
 def groups_of(lanes: int, members: Sequence[M]) -> Iterator[list[M]]:

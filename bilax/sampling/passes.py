@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from bilax.numerics.memory import bytes_of
 from bilax.numerics.tree import axpy, scale, size
 from bilax.sparse import is_rows
 from bilax.types import PyTree, Scalar
@@ -23,7 +24,7 @@ def exact_mean(data: PyTree, fn: Callable[[PyTree], PyTree]) -> PyTree:
     4.5
     """
     n = size(data)
-    chunks = Blocks(data, max(1, min(n, CHUNK_BYTES * n // max(1, _bytes(data)))))
+    chunks = Blocks(data, max(1, min(n, CHUNK_BYTES * n // max(1, bytes_of(data)))))
     whole = n // chunks.length
 
     def add(i: Scalar, total: PyTree) -> PyTree:
@@ -86,7 +87,3 @@ def _slice(data: PyTree, start: Any, length: int) -> PyTree:
         return jax.lax.dynamic_slice_in_dim(leaf, start, length)
 
     return jax.tree.map(rows, data, is_leaf=is_rows)
-
-
-def _bytes(data: PyTree) -> int:
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(data))
