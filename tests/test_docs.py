@@ -78,3 +78,13 @@ def test_every_decision_is_listed():
     index = (folder / "README.md").read_text()
     for page in folder.glob("0*.md"):
         assert page.name in index
+
+
+def test_every_promise_names_a_test_that_exists():
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    named = re.findall(r"`(test_\w+\.py)::(\w+)`", page)
+    assert len(named) >= 40
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text(), f"{file}::{test}"
+    promises = [part for part in page.split("\n## ")[1:] if "JAX forbids" not in part]
+    assert all("::" in part for part in promises)

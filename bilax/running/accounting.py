@@ -1,5 +1,6 @@
 """What a run has cost: oracle calls and samples, for the batches that the sampler really makes."""
 
+import dataclasses
 import math
 from dataclasses import replace
 from functools import lru_cache
@@ -48,16 +49,15 @@ class Account:
         """Return how many steps the compiled program may take before its 32-bit counters could overflow."""
         names = names_of("batch_size", self._inner)
         sizes = [getattr(self._inner, name) for name in names]
-        values = (
-            [v for name, v in vars(self._inner).items() if isinstance(v, int) and name not in names] if sizes else []
-        )
+        given = vars(self._inner) if dataclasses.is_dataclass(self._inner) else {}
+        values = [value for name, value in given.items() if isinstance(value, int) and name not in names]
         random = getattr(getattr(self._inner, "about", None), "random", {})
         dense = sum(leaf.size for leaf in jax.tree.leaves(y)) if any("d_y" in text for text in random.values()) else 1
         # At most: power iteration on two batches, and products as many as the largest whole number says, at two points.
         most = max([PROBED, *sizes]) * (2 * ITERATIONS + 2 * dense) + 2 * max([1, *sizes]) * max([1, *values])
         if most >= COUNTED:
             raise ValueError(
-                f"a step with batches of {max(sizes):,} samples makes up to {most:,} oracle calls, and at most "
+                f"a step with batches of {max([1, *sizes]):,} samples makes up to {most:,} oracle calls, and at most "
                 f"{COUNTED:,} can be counted; take smaller batches."
             )
         return COUNTED // most

@@ -25,6 +25,7 @@ from bilax.running.interrupts import interrupts, wait
 from bilax.running.keeping import Keeper
 from bilax.running.limits import RESPONSE, Limits
 from bilax.running.measuring import Measurements
+from bilax.running.programs import make_room
 from bilax.running.progress import bar
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
@@ -158,6 +159,7 @@ class _Runner:
         checkpoint_dir: str | Path | None,
     ):
         self.problem, self.algorithm, self.stream = traced(problem, sampler), algorithm, keys.root(checked_seed(seed))
+        make_room(getattr(self.problem, "functions", None))
         self.account = Account(algorithm, self.problem)
         oracle = self.problem.oracle()
         if state is None:
