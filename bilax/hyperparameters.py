@@ -126,10 +126,15 @@ def hyperparameters(cls: C) -> C:
             value = getattr(self, field.name)
             try:
                 object.__setattr__(self, field.name, field.metadata["check"](value))
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
+                most = (
+                    " (and at most 2147483647)"
+                    if field.metadata["static"] and isinstance(value, int) and value >= 2**31
+                    else ""
+                )
                 raise ValueError(
                     f"{cls.__name__}: {field.name} ({field.metadata['doc']}) must be "
-                    f"{field.metadata['allowed']}; got {value!r}."
+                    f"{field.metadata['allowed']}{most}; got {value!r}."
                 ) from None
 
     cls.__post_init__ = __post_init__
@@ -191,7 +196,7 @@ def _integer(value: Any, at_least: int) -> int:
     if isinstance(value, (bool, np.bool_)):
         raise TypeError
     number = operator.index(value)
-    return number if number >= at_least else _refuse()
+    return number if at_least <= number < 2**31 else _refuse()
 
 
 def _real(value: Any, ok: Callable[[Any], Any]) -> Any:
@@ -202,7 +207,7 @@ def _real(value: Any, ok: Callable[[Any], Any]) -> Any:
         array = np.asarray(value)
         if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
             raise TypeError
-        if not (np.all(np.isfinite(array)) and np.all(ok(array))):
+        if array.size == 0 or not (np.all(np.isfinite(array)) and np.all(ok(array))):
             raise ValueError
         return jnp.asarray(value, float)
     if isinstance(value, (np.ndarray, jax.Array, np.generic)):

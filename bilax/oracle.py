@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bilax.numerics.constraints import on_the_set
+from bilax.numerics.second_derivatives import Products
 from bilax.numerics.tree import size
 from bilax.problem import Functions, Loss, Problem, unconstrained
 from bilax.sampling.passes import Blocks, exact_mean
@@ -91,6 +92,11 @@ class TracedProblem:
     def oracle(self) -> Oracle:
         F, G = _scalar("outer_loss", self.functions.F), _scalar("inner_loss", self.functions.G)
         products, tangent = self.functions.second_derivatives(G), everywhere
+        if not isinstance(products, Products):
+            raise TypeError(
+                "second_derivatives must return bilax.numerics.second_derivatives.Products; it returned "
+                f"{type(products).__name__}."
+            )
         project_y = like("project_y", self.functions.project_y)
         if project_y is not unconstrained:
             products, tangent = on_the_set(products, jax.grad(G, argnums=1), project_y)
@@ -160,6 +166,11 @@ def traced(problem: Problem | Oracle, sampler: str | Sampler) -> Traced:
     """Return what a compiled program takes of a problem, or of an oracle (which draws its own batches)."""
     if isinstance(problem, Oracle):
         return TracedOracle(problem)
+    if not isinstance(problem, Problem):
+        raise TypeError(
+            f"the first argument must be a bilax.Problem; got {type(problem).__name__}. (A bilax.Oracle of your own "
+            "will do, too.)"
+        )
     return TracedProblem(problem.functions, resolve(sampler), problem.outer_data, problem.inner_data)
 
 
@@ -233,7 +244,14 @@ def _scalar(name: str, loss: Loss) -> Loss:
     """Refuse, while tracing, a loss that does not return one floating-point number."""
 
     def checked(x: PyTree, y: PyTree, batch: PyTree) -> Any:
-        value = loss(x, y, batch)
+        try:
+            value = loss(x, y, batch)
+        except Exception as error:
+            shapes = ", ".join(f"{what} of shapes {jax.tree.map(jnp.shape, z)}" for what, z in (("x", x), ("y", y)))
+            error.add_note(f"while evaluating {name} with {shapes}, a batch of shapes {jax.tree.map(jnp.shape, batch)}")
+            raise
+        if isinstance(value, str):
+            raise TypeError(f"{name} must return one scalar, the mean over the batch; it returned {value!r}.")
         leaves = jax.tree.leaves(value)
         if len(leaves) != 1 or jax.tree.structure(value) != jax.tree.structure(0):
             raise TypeError(f"{name} must return one scalar, the mean over the batch; it returned {value!r}.")

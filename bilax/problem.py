@@ -1,5 +1,6 @@
 """A bilevel problem: two losses on batches and the data they are averaged over."""
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -76,19 +77,18 @@ class Problem:
 
     def __post_init__(self):
         for name in ("outer_loss", "inner_loss"):
-            if not callable(getattr(self, name)):
-                raise TypeError(
-                    f"{name} must be a function of (x, y, batch) that returns a scalar; "
-                    f"got {type(getattr(self, name)).__name__}."
-                )
+            check_function(name, getattr(self, name), 3, "a function of (x, y, batch) that returns a scalar")
         for name in ("project_x", "project_y"):
-            if not callable(getattr(self, name)):
-                raise TypeError(
-                    f"{name} must be a function from a pytree to one like it; got {type(getattr(self, name)).__name__}."
-                )
+            check_function(
+                name, getattr(self, name), 1, "a function of one argument, a pytree, that returns one like it"
+            )
+        if self.metrics is not None:
+            check_function("metrics", self.metrics, 2, "a function of (x, y) that returns a dictionary")
         way = self.second_derivatives
-        if not callable(way) and way not in WAYS:
+        if not callable(way) and not (isinstance(way, str) and way in WAYS):
             raise unknown("way to take second derivatives", str(way), WAYS)
+        if not isinstance(self.check_finite, bool):
+            raise TypeError(f"check_finite must be True or False; got {self.check_finite!r}.")
         for name in ("outer_data", "inner_data"):
             object.__setattr__(self, name, _as_data(name, getattr(self, name)))
             if self.check_finite:
@@ -126,7 +126,13 @@ class Functions(NamedTuple):
 
 def _as_data(name: str, data: PyTree) -> PyTree:
     """Move the data to the device once, and refuse data that cannot be cut into batches."""
-    given = jax.tree.leaves_with_path(data, is_leaf=_is_sparse)
+    try:
+        given = jax.tree.leaves_with_path(data, is_leaf=_is_sparse)
+    except ValueError:
+        kinds = (
+            sorted({f"{key!r} ({type(key).__name__})" for key in data}) if isinstance(data, dict) else ["a dictionary"]
+        )
+        raise TypeError(f"{name} has keys of different types: {', '.join(kinds)}; use one type.") from None
     for path, leaf in given:
         _refuse_wrong_kind(f"{name}{jax.tree_util.keystr(path)}", leaf)
     data = jax.tree.map(lambda leaf: Rows.from_scipy(leaf) if hasattr(leaf, "tocsr") else leaf, data)
@@ -139,7 +145,7 @@ def _as_data(name: str, data: PyTree) -> PyTree:
         if shape == ():
             raise ValueError(
                 f"{path} is a scalar; every array in {name} needs a leading axis with one entry per sample. "
-                "Constants belong in the loss function."
+                "Constants belong in the loss function. A list is a pytree of its members: wrap it in np.array."
             )
     sizes = {path: shape[0] for path, shape in shapes.items()}
     if len(set(sizes.values())) > 1:
@@ -159,25 +165,48 @@ def _as_data(name: str, data: PyTree) -> PyTree:
         return copied(data)
 
 
+def check_function(name: str, value: Any, arguments: int, what: str) -> None:
+    """Refuse what is no function, or one that cannot take so many arguments."""
+    if not callable(value):
+        raise TypeError(f"{name} must be {what}; got {type(value).__name__}.")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # some have none
+        return
+    try:
+        signature.bind(*range(arguments))
+    except TypeError:
+        raise TypeError(f"{name} must be {what}; it takes {signature}.") from None
+
+
 def _is_sparse(leaf: Any) -> bool:
-    return isinstance(leaf, JAXSparse) or is_rows(leaf) or hasattr(leaf, "tocsr")
+    return isinstance(leaf, (JAXSparse, Iterator)) or is_rows(leaf) or hasattr(leaf, "tocsr")
 
 
 def _refuse_wrong_kind(path: str, leaf: Any) -> None:
     """Refuse what JAX cannot compute with, or would take for something else."""
     if isinstance(leaf, JAXSparse):
         raise TypeError(
-            f"{path} is a sparse {type(leaf).__name__} of JAX, whose stored numbers would be taken for samples; give a "
+            f"{path} is a {type(leaf).__name__} matrix of JAX, whose stored numbers would be taken for samples; give a "
             "scipy.sparse matrix, which becomes bilax.sparse.Rows."
         )
     if hasattr(leaf, "tocsr"):
         if getattr(leaf, "ndim", 2) != 2:
-            raise ValueError(f"{path} is a sparse array of shape {leaf.shape}; it must have two axes, samples first.")
+            raise ValueError(
+                f"{path} is a sparse array of {leaf.ndim} axis, shape {leaf.shape}; give one of two: (samples, columns)"
+            )
         return
     if isinstance(leaf, (jax.Array, Rows)):
         return
-    if isinstance(leaf, Iterator):
-        raise TypeError(f"{path} is a {type(leaf).__name__}; give arrays, e.g. np.stack(list(...)).")
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise TypeError(
+            f"{path} is a masked array, and JAX has no masks; give .filled(value), or leave the masked samples out."
+        )
+    if isinstance(leaf, (Iterator, str, bytes, set, frozenset)) or callable(leaf):
+        raise TypeError(
+            f"{path} is a {type(leaf).__name__}; data must be arrays of numbers: np.stack(list(...)) makes one, "
+            "np.load reads one."
+        )
     try:
         dtype = np.asarray(leaf).dtype
     except ValueError:
@@ -186,14 +215,17 @@ def _refuse_wrong_kind(path: str, leaf: Any) -> None:
         ) from None
     if dtype.kind not in "biufc" and not jnp.issubdtype(dtype, jnp.number):
         raise TypeError(
-            f"{path} has dtype {dtype}, which JAX has not; number labels from 0 (np.unique(labels, "
+            f"{path} has dtype {dtype}, which JAX has not; number classes from 0 (np.unique(labels, "
             "return_inverse=True)[1]), and turn dates and other objects into numbers."
         )
 
 
 def _refuse_non_finite(name: str, tree: PyTree, or_else: str) -> None:
     """Say where the first number is that is not finite, if there is one."""
-    for path, leaf in jax.tree.leaves_with_path(tree):
+    for path, leaf in jax.tree.leaves_with_path(tree, is_leaf=is_rows):
+        if is_rows(leaf):
+            _refuse_non_finite_rows(f"{name}{jax.tree_util.keystr(path)}", leaf, or_else)
+            continue
         if isinstance(leaf, Tracer) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
             continue
         with jax.ensure_compile_time_eval():
@@ -209,6 +241,17 @@ def _refuse_non_finite(name: str, tree: PyTree, or_else: str) -> None:
         )
 
 
+def _refuse_non_finite_rows(path: str, rows: Rows, or_else: str) -> None:
+    values = np.asarray(rows.values)
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        row = int(np.searchsorted(np.asarray(rows.start), wrong[0], side="right")) - 1
+        at = f"[{row}, {int(rows.indices[wrong[0]])}]"
+        raise ValueError(
+            f"{path} holds {values[wrong[0]]} at {at}, the first of {wrong.size:,}; correct it, or {or_else}."
+        )
+
+
 def as_variable(name: str, value: PyTree) -> PyTree:
     """Return x0 or y0 as a pytree of floating arrays, or say what is wrong with it."""
     leaves = jax.tree.leaves_with_path(value)
@@ -220,7 +263,7 @@ def as_variable(name: str, value: PyTree) -> PyTree:
         where = f"{name}{jax.tree_util.keystr(path)}"
         try:
             array = jnp.asarray(leaf)
-        except TypeError:
+        except (TypeError, ValueError):
             raise TypeError(f"{where} is a {type(leaf).__name__}; {name} must hold floating-point arrays.") from None
         if not jnp.issubdtype(array.dtype, jnp.floating):
             raise TypeError(

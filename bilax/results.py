@@ -1,5 +1,6 @@
 """What a run leaves behind: in memory a `Result`, on disk what `load` reads."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -119,6 +120,8 @@ def load(path: str | Path) -> Any:
     Every row of the table has the columns of its measurement and, of its run, ``run`` (the folder's name), ``task``,
     ``variant``, ``method``, ``setting``, ``seed`` and ``status``. A last line that was cut off is left out.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"give the name of a folder, or of a file that Result.save wrote; got {path!r}.")
     if Path(path).is_file():
         return _saved(Path(path))
     folder = Path(path)

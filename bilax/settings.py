@@ -20,7 +20,7 @@ from bilax.errors import unknown
 from bilax.hyperparameters import Auto
 from bilax.optimisers import Optimiser
 
-_WRITTEN = re.compile(r"\s*([^\[\]=]*?)\s*(?:\[(.*)\])?\s*", re.DOTALL)
+_WRITTEN = re.compile(r"([^\[\]=]*)(?:\[(.*)\])?", re.DOTALL)
 
 
 def parse(text: str) -> Algorithm:
@@ -33,12 +33,16 @@ def parse(text: str) -> Algorithm:
     ValueError: mrbo[gama=0.5]: no hyper-parameter of mrbo is called 'gama'. Did you mean gamma? There are gamma, lam,
     c1, c2, d, m, Q, eta, S.
     """
+    if not isinstance(text, str):
+        raise TypeError(
+            f"a setting must be text like mrbo[gamma=0.1,S=1000], or the name of a .toml file; got {text!r}."
+        )
     if text.strip().endswith(".toml"):
         return _from_toml(Path(text.strip()))
-    match = _WRITTEN.fullmatch(text)
+    match = _WRITTEN.fullmatch(text.strip())
     if not match:
         raise ValueError(f"{text!r} is not a setting; write it like mrbo[gamma=0.1,S=1000], or name a .toml file.")
-    name, inside = match.groups()
+    name, inside = match[1].strip(), match[2]
     parameters = {}
     for item in (inside or "").split(",") if (inside or "").strip() else ():
         key, sign, value = (part.strip() for part in item.partition("="))
@@ -89,11 +93,15 @@ def name_of(algorithm: Any) -> str:
 
 
 def _from_toml(path: Path) -> Algorithm:
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError:  # such as a name that is too long
+        there = False
+    if not there:
         raise FileNotFoundError(f"there is no file {path}.")
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = tomllib.loads(path.read_text("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
     for key in content:
         if key not in ("method", "parameters"):

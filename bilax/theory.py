@@ -4,8 +4,8 @@ The symbols are the paper's. Where its statements have a slip, the right form is
 """
 
 import math
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from bilax.algorithms import MRBO, VRBO
 from bilax.hypergrad.auto_eta import largest_eigenvalue
 from bilax.hyperparameters import Auto
 from bilax.numerics.tree import axpy, norm, normal_like, scale
+from bilax.optimisers import Optimiser
 from bilax.oracle import make_oracle
 from bilax.problem import Problem, as_variable
 from bilax.sampling import keys
@@ -53,15 +54,22 @@ class Derived(NamedTuple):
 
 def _checked(c: Constants) -> Constants:
     """Refuse constants that no problem has."""
-    wrong = [f"{name} = {value!r}" for name, value in c._asdict().items() if not (math.isfinite(value) and value >= 0)]
-    if not 0 < c.mu <= c.L:
-        wrong.append(f"mu = {c.mu:g} and L = {c.L:g}")
-    if wrong:
-        raise ValueError(
-            f"the theory needs finite constants of at least 0, with 0 < mu <= L; got {', '.join(wrong)}. An inner loss "
-            "that is not strongly convex has mu <= 0: add a regularisation."
-        )
+    if not isinstance(c, Constants):
+        raise TypeError(f"the constants must be a bilax.theory.Constants; got {type(c).__name__}.")
+    allowed = {"mu": "> 0 and at most L", "L": "> 0"}
+    for name, value in c._asdict().items():
+        least = name in allowed
+        if not _is_number(value) or value < 0 or (least and value == 0) or (name == "mu" and value > c.L):
+            rule = allowed.get(name, ">= 0")
+            raise ValueError(
+                f"{name} (of theory.Constants) must be a finite number {rule}; got {name} = {value!r}, L = {c.L!r}. "
+                "An inner loss that is not strongly convex has no mu > 0: add a regularisation."
+            )
     return c
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def derived(c: Constants, Q: int, eta: float) -> Derived:
@@ -71,6 +79,10 @@ def derived(c: Constants, Q: int, eta: float) -> Derived:
     >>> derived(c, Q=1, eta=0.5).C_Q
     2.25
     """
+    if not isinstance(Q, (int, np.integer)) or Q < 1:
+        raise ValueError(f"Q (Hessian-vector products) must be an integer >= 1; got {Q!r}.")
+    if not _is_number(eta) or eta <= 0:
+        raise ValueError(f"eta must be a finite number > 0; got {eta!r}.")
     L, mu, M, tau, rho = (getattr(_checked(c), name) for name in ("L", "mu", "M", "tau", "rho"))
     L_Phi = L + (2 * L**2 + tau * M**2) / mu + (rho * L * M + L**3 + tau * M * L) / mu**2 + rho * L**2 * M / mu**3
     L_Q2 = (
@@ -103,8 +115,23 @@ class Condition(NamedTuple):
 
 def explain(algorithm: MRBO | VRBO, c: Constants) -> list[Condition]:
     """List each condition of the algorithm's theorem with its value, its bound, and whether it holds."""
+    if isinstance(algorithm, type):
+        raise TypeError(f"explain needs an instance: write {algorithm.__name__}() with its hyper-parameters.")
     if not isinstance(algorithm, (MRBO, VRBO)):
         raise TypeError(f"the paper proves theorems for MRBO and VRBO; got {type(algorithm).__name__}.")
+    for field in fields(algorithm):
+        value = getattr(algorithm, field.name)
+        if isinstance(value, Optimiser):
+            raise TypeError(
+                f"{type(algorithm).__name__}: {field.name} must be a number here; the theorem says nothing about an "
+                "optimiser."
+            )
+        if np.ndim(value) != 0 and not isinstance(value, Auto):
+            raise ValueError(
+                f"{type(algorithm).__name__}: {field.name} has the shape {np.shape(value)}; explain takes one setting "
+                "at a time."
+            )
+    c = _checked(c)
     eta = algorithm.eta.fraction / c.L if isinstance(algorithm.eta, Auto) else float(algorithm.eta)  # type: ignore[arg-type]
     d = derived(c, algorithm.Q, eta)
     if isinstance(algorithm, MRBO):
@@ -145,7 +172,9 @@ def theorem1(c: Constants, eps: float, *, S: int = 1, d: float = 1.0) -> tuple[M
 
     The constants in front of the rates are those of the theorem; they are very conservative.
     """
-    eta = 0.9 / c.L
+    if not _is_number(d) or d <= 0:
+        raise ValueError(f"d (scale of eta_k) must be a finite number > 0; got {d!r}.")
+    eta = 0.9 / _checked(c).L
     Q = _terms(c, eps, eta)
     own = derived(c, Q, eta)
     lam = 1 / (6 * c.L)
@@ -159,7 +188,7 @@ def theorem1(c: Constants, eps: float, *, S: int = 1, d: float = 1.0) -> tuple[M
 
 def theorem2(c: Constants, eps: float) -> tuple[VRBO, int]:
     """Return VRBO with the settings of Theorem 2 for the target eps, and the iterations of its Corollary, 1/eps."""
-    eta = 0.9 / c.L
+    eta = 0.9 / _checked(c).L
     Q = _terms(c, eps, eta)
     own = derived(c, Q, eta)
     beta = 2 / (13 * own.L_Q)
@@ -184,8 +213,8 @@ def _terms(c: Constants, eps: float, eta: float) -> int:
 
 
 def _eps(eps: float) -> float:
-    if not eps > 0:
-        raise ValueError(f"eps, the target of |grad Phi|^2, must be > 0; got {eps!r}.")
+    if not _is_number(eps) or eps <= 0:
+        raise ValueError(f"eps, the target of |grad Phi|^2, must be a finite number > 0; got {eps!r}.")
     return eps
 
 
@@ -207,6 +236,12 @@ def estimate(
     deviation of the gradients of G, over ``samples`` samples. tau and rho are the largest changes of the products
     seen between (x, y) and random points at distance ``radius``: lower bounds.
     """
+    if not _is_number(radius) or radius <= 0:
+        raise ValueError(f"radius must be a finite number > 0; got {radius!r}.")
+    if not isinstance(samples, (int, np.integer)) or isinstance(samples, bool) or samples < 1:
+        raise ValueError(f"samples must be an integer >= 1; got {samples!r}.")
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be an integer from 0 to 2**32 - 1; got {seed!r}.")
     x, y = as_variable("x", x), as_variable("y", y)
     full, single = make_oracle(problem, "full"), make_oracle(problem)
     key_L, key_M, key_G, key_z = jax.random.split(keys.root(seed), 4)

@@ -160,7 +160,7 @@ def test_growth_above_2_over_L():
 @pytest.mark.parametrize("algorithm", [MRBO, VRBO])
 def test_an_unsafe_eta_warns_once_and_names_what_is_safe(algorithm):
     with pytest.warns(UnsafeEta) as caught:
-        result = solve(Q.problem, algorithm(eta=4.0), steps=20, every=5)
+        result = solve(Q.problem, algorithm(eta=4.0), steps=9, every=5)
     assert len(caught) == 1
     text = str(caught[0].message)
     assert f"{algorithm.__name__}: eta = 4 is too large for the Neumann series" in text

@@ -152,7 +152,7 @@ def test_a_damaged_own_file_is_refused_and_not_touched(own, damage):
         (dict(train=0), "train = 0"),
         (dict(test=11), "MNIST has 10 test images; test = 11 must be from 1 to that"),
         (dict(test=0), "test = 0"),
-        (dict(noise=1.5), r"noise rate must be from 0 to 1; got 1\.5"),
+        (dict(noise=1.5), r"noise rate must be a number from 0 to 1; got 1\.5"),
     ],
 )
 def test_sizes_that_do_not_fit(own, given, message):

@@ -207,5 +207,5 @@ def test_per_sample_chains_with_full_batches_of_unequal_data():
 
 
 def test_noise_rate():
-    with pytest.raises(ValueError, match=r"the noise rate must be from 0 to 1; got 1.5"):
+    with pytest.raises(ValueError, match=r"the noise rate must be a number from 0 to 1; got 1.5"):
         corrupt_labels(np.zeros(3, int), 1.5, 10, 0)

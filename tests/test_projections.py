@@ -84,7 +84,7 @@ def test_a_projection_must_keep_the_shape():
 
 
 def test_a_projection_must_be_a_function():
-    with pytest.raises(TypeError, match=r"project_x must be a function from a pytree to one like it; got float"):
+    with pytest.raises(TypeError, match=r"project_x must be a function of one argument, a pytree.*got float"):
         Problem(lambda x, y, b: 0.0, lambda x, y, b: 0.0, np.ones(2), np.ones(2), project_x=1.0)
 
 

@@ -126,7 +126,7 @@ def test_a_run_that_turns_non_finite_keeps_the_last_finite_state(every):
     assert 0 < k < 1000
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.state))
     assert f"step {k} gave numbers that are not finite" in result.message
-    with pytest.warns(Doubtful, match=r"the outer loss grew from .* to inf: this is no solution"):
+    with pytest.warns(Doubtful, match="the outer loss grew from .* this is no solution"):
         same = solve(QUADRATIC.problem, wild, steps=k)
     assert same.status == "done"
     np.testing.assert_array_equal(same.x, result.x)
@@ -168,10 +168,10 @@ def test_a_state_that_turns_non_finite_behind_finite_norms_is_noticed(every):
 def test_ctrl_c_keeps_what_was_done():
     timer = threading.Timer(0.6, lambda: os.kill(os.getpid(), signal.SIGINT))
     slow = _slow_problem()
-    solve(slow, ALG, steps=1, sampler="full")  # compiled before the clock starts
+    solve(slow, replace(ALG, gamma=1e-6), steps=1, sampler="full")  # compiled before the clock starts
     before = signal.getsignal(signal.SIGINT)
     timer.start()
-    result = solve(slow, ALG, steps=100_000, sampler="full")
+    result = solve(slow, replace(ALG, gamma=1e-6), steps=100_000, sampler="full")
     timer.join()
     assert result.status == "interrupted"
     assert 0 < int(result.state.k) < 100_000

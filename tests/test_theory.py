@@ -154,7 +154,7 @@ def test_explain_names_what_fails():
     assert not all(x.holds for x in theory.explain(VRBO(), c))
     with pytest.raises(TypeError, match="theorems for MRBO and VRBO; got SEMA"):
         theory.explain(bilax.SEMA(), c)
-    with pytest.raises(ValueError, match=r"eps, the target of \|grad Phi\|\^2, must be > 0; got 0"):
+    with pytest.raises(ValueError, match=r"eps, the target of \|grad Phi\|\^2, must be a finite number > 0; got 0"):
         theory.theorem1(c, 0)
 
 

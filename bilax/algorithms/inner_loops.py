@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bilax.numerics.tree import zeros_like
+from bilax.numerics.tree import real, zeros_like
 from bilax.optimisers import Step, descend
 from bilax.oracle import Oracle
 from bilax.sampling import keys
@@ -33,4 +33,4 @@ def sgd(
 
 def decay(k: Scalar, exponent: Scalar) -> Scalar:
     """Return ``1 / (k + 1)^exponent``."""
-    return 1.0 if isinstance(exponent, float) and exponent == 0 else 1 / (k + 1.0) ** exponent
+    return 1.0 if isinstance(exponent, float) and exponent == 0 else 1 / (real(k) + 1) ** exponent

@@ -19,7 +19,7 @@ from bilax.hyperparameters import (
     positive,
     series_step,
 )
-from bilax.numerics.tree import storm, zeros_like
+from bilax.numerics.tree import real, storm, zeros_like
 from bilax.optimisers import Step, descend, start
 from bilax.oracle import Counts, Oracle, at_two_points
 from bilax.types import Key, PyTree, Scalar
@@ -101,7 +101,7 @@ class MRBO:
         v = storm(s.v, s.alpha, Phi.value, Phi_prev.value)  # lines 5, 7
         u = storm(s.u, s.beta, G_y, G_y_prev)  # lines 5, 8
 
-        eta_k = self.d / (self.m + s.k) ** (1 / 3)  # line 10
+        eta_k = self.d / (self.m + real(s.k)) ** (1 / 3)  # line 10
         alpha, beta = (jnp.minimum(c * eta_k**2, 1).astype(float) for c in (self.c1, self.c2))
         x, x_memory = descend(self.gamma, s.x_memory, v, s.x, oracle.project_x, eta_k)  # line 11
         y, y_memory = descend(self.lam, s.y_memory, u, s.y, oracle.project_y, eta_k)

@@ -19,7 +19,7 @@ from bilax.hyperparameters import (
     positive,
     series_step,
 )
-from bilax.numerics.tree import storm, zeros_like
+from bilax.numerics.tree import real, storm, zeros_like
 from bilax.optimisers import Step, descend, start
 from bilax.oracle import Counts, Oracle, at_two_points
 from bilax.sampling import keys
@@ -88,7 +88,7 @@ class MRBOD:
     def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
         key_y, key_x = jax.random.split(key)
         B_x = neumann.draw(oracle, key_x, self.S, self.Q)
-        eta_k = self.d / (self.m + s.k) ** (1 / 3)
+        eta_k = self.d / (self.m + real(s.k)) ** (1 / 3)
 
         def inner(carry, key_j):
             x_prev, y_prev, y_j, u, memory = carry

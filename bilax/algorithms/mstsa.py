@@ -20,7 +20,7 @@ from bilax.hyperparameters import (
     positive,
     series_step,
 )
-from bilax.numerics.tree import storm, zeros_like
+from bilax.numerics.tree import real, storm, zeros_like
 from bilax.optimisers import Step, descend, size_of, start
 from bilax.oracle import Counts, Oracle, at_two_points
 from bilax.types import Key, PyTree, Scalar
@@ -81,7 +81,7 @@ class MSTSA:
 
     def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
         key_y, key_x = jax.random.split(key)
-        schedule = decay(s.k / self.w, 0.5)
+        schedule = decay(real(s.k) / self.w, 0.5)
         u = oracle.grad_G(s.x, s.y, oracle.draw_G(key_y, self.S))
         y, y_memory = descend(self.beta, s.y_memory, u, s.y, oracle.project_y, schedule)
         xi = random_neumann.draw(oracle, key_x, self.S, self.Q)

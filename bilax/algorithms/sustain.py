@@ -19,7 +19,7 @@ from bilax.hyperparameters import (
     positive,
     series_step,
 )
-from bilax.numerics.tree import storm, zeros_like
+from bilax.numerics.tree import real, storm, zeros_like
 from bilax.optimisers import Step, descend, size_of, start
 from bilax.oracle import Counts, Oracle, at_two_points
 from bilax.types import Key, PyTree, Scalar
@@ -93,7 +93,7 @@ class SUSTAIN:
         (h, G_y), (h_prev, G_y_prev) = at_two_points(estimates, (s.x, s.y), (s.x_prev, s.y_prev))
         v = storm(s.v, s.eta_f, h.value, h_prev.value)
         u = storm(s.u, s.eta_g, G_y, G_y_prev)
-        schedule = 1 / (self.w + s.k) ** (1 / 3)
+        schedule = 1 / (self.w + real(s.k)) ** (1 / 3)
         alpha_k = size_of(self.c, "for its momentum and, relative to it, for y") * schedule
         eta_f, eta_g = (jnp.minimum(c * alpha_k**2, 1).astype(float) for c in (self.c_f, self.c_g))
         x, x_memory = descend(self.c, s.x_memory, v, s.x, oracle.project_x, schedule)

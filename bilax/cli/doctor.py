@@ -188,6 +188,8 @@ def _jax() -> Jax:
         return Jax("", "", jax.default_backend(), devices, bool(jax.config.read("jax_enable_x64")))
     except Exception as error:  # jax and its plugins raise more than ImportError
         remedy = "pip install --upgrade --force-reinstall jax jaxlib"
+        if chosen := os.environ.get("JAX_PLATFORMS"):
+            remedy = f"JAX_PLATFORMS is {chosen!r}; unset it, or set JAX_PLATFORMS=cpu"
         return Jax(f"{type(error).__name__}: {error}", remedy)
 
 

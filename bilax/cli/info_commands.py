@@ -21,9 +21,9 @@ def demo(
     ] = 0,
 ) -> None:
     """Find the wrong labels among handwritten digits with MRBO and VRBO: a table and a picture."""
-    if out.suffix.lower() != ".png":
-        raise ValueError(f"the picture is a PNG; --out {out} should end in .png.")
     check_writable(out)
+    if out.suffix.lower() != ".png":
+        raise ValueError(f"cannot write {out}: give a file name that ends in .png.")
     from bilax.experiments import demo as experiment
 
     outcome = experiment.run_demo(seed, announce=lambda text: console.print(text, highlight=False))

@@ -207,11 +207,16 @@ def tune(
     """Search a grid of hyper-parameters as one compiled program, the promising ones further than the others."""
     if out is not None:
         check_writable(out)
+        if out.suffix != ".toml":
+            raise ValueError(f"cannot write {out}: give a name that ends in .toml, which bilax run takes.")
     from bilax import settings
     from bilax.experiments import search
     from bilax.experiments.metrics import METRICS
+    from bilax.running.sweep import one_program
+    from bilax.sampling.samplers import resolve
 
-    candidates = search.grid(settings.parse(setting), _axes(grid))
+    resolve(sampler)
+    candidates = one_program(search.grid(settings.parse(setting), _axes(grid)))
     task = _task(problem, noise)
     loaded = task.load(seed).problem
     assert loaded.metrics is not None
@@ -297,6 +302,7 @@ def _axes(grid: list[str]) -> dict[str, Sequence[float]]:
     axes: dict[str, Sequence[float]] = {}
     for text in grid:
         name, sign, values = text.partition("=")
+        sign = sign if name.strip() else ""
         if name.strip() in axes:
             raise ValueError(f"--grid {name.strip()} is given twice.")
         try:

@@ -32,6 +32,8 @@ class _Screen(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+if os.environ.get("COLUMNS", "80").strip() in ("", "0"):  # nothing would be shown
+    del os.environ["COLUMNS"]
 console = _Screen()
 
 
@@ -62,7 +64,7 @@ def main() -> None:
 
 
 def _complain(text: str) -> None:
-    Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+    _Screen(stderr=True).print(text, highlight=False, soft_wrap=True)
 
 
 def _version(wanted: bool) -> None:

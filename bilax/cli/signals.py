@@ -25,6 +25,7 @@ def watched() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    Phase.signal = None
     before = {number: signal.getsignal(number) for number in CODES}
     for number, handler in before.items():
         if handler in (signal.SIG_DFL, signal.default_int_handler):  # nohup ignores one: so it stays

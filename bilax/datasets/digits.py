@@ -1,5 +1,7 @@
 """The 1,797 handwritten digits (8 x 8 pixels) that come with scikit-learn."""
 
+from typing import Any
+
 import numpy as np
 
 from bilax.datasets.newsgroups import Documents, documents
@@ -12,6 +14,7 @@ def digits(noise: float = 0.3, *, train: int = 1000, trusted: int = 297, seed: i
     """Return a hyper-cleaning task: ``train`` images of which a fraction ``noise`` has a wrong label,
     ``trusted`` clean ones, and the rest to test on. Pixels have mean 0 and deviation 1 over the ``train`` images."""
     images, labels = _shuffled(seed)
+    check_sizes(train=train, trusted=trusted)
     if not (train >= 1 and trusted >= 1 and train + trusted < len(labels)):
         raise ValueError(
             f"there are {len(labels)} digits; train = {train} and trusted = {trusted} must be at least 1 "
@@ -32,7 +35,15 @@ def digit_documents(*, seed: int = 0) -> Documents:
     return documents([(images[a:b], labels[a:b]) for a, b in ((0, 700), (700, 1400), (1400, len(labels)))], 10)
 
 
+def check_sizes(**sizes: Any) -> None:
+    for name, value in sizes.items():
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+            raise TypeError(f"{name} must be a whole number, at least 1; got {value!r}.")
+
+
 def _shuffled(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
+        raise ValueError(f"seed must be an integer >= 0; got {seed!r}.")
     try:
         from sklearn.datasets import load_digits
     except ImportError:

@@ -1,6 +1,9 @@
 """MNIST, from the four canonical IDX files in ``BILAX_DATA_DIR/mnist`` or in the user's cache."""
 
 import gzip
+import math
+import struct
+import zlib
 
 import numpy as np
 
@@ -21,6 +24,7 @@ FILES = (
     ),
     RemoteFile("t10k-labels-idx1-ubyte.gz", 4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
 )
+LARGEST = 1100  # times its own size is what a gzip file can hold
 MEAN, DEVIATION = 0.1307, 0.3081  # of the training pixels in [0, 1]
 
 
@@ -55,8 +59,17 @@ def _pixels(images: np.ndarray) -> np.ndarray:
 
 def _read(file: RemoteFile) -> np.ndarray:
     """Return the array of an IDX file: two zero bytes, a type, the number of axes, their lengths, the data."""
-    with gzip.open(fetch(file, "mnist", MIRRORS)) as stream:
-        content = stream.read()
-    axes = content[3]
-    shape = np.frombuffer(content, ">i4", axes, offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
+    path = fetch(file, "mnist", MIRRORS)
+    try:
+        with gzip.open(path) as stream:
+            zeros, kind, axes = struct.unpack(">HBB", stream.read(4))
+            shape = struct.unpack(f">{axes}i", stream.read(4 * axes))
+            size = math.prod(shape)
+            if (zeros, kind) != (0, 8) or any(length < 0 for length in shape) or size > LARGEST * path.stat().st_size:
+                raise ValueError(f"its header promises an array of the shape {shape} and the type {kind}")
+            content = stream.read(size + 1)
+        if len(content) != size:
+            raise ValueError(f"it holds other than the {size:,} bytes that its header promises")
+        return np.frombuffer(content, np.uint8).reshape(shape)
+    except (OSError, EOFError, ValueError, struct.error, zlib.error) as error:
+        raise ValueError(f"{path} is not a file of MNIST: {error}.") from None

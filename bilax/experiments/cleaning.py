@@ -1,10 +1,12 @@
 """What label-cleaning runs store besides their rows, and the pictures made from it."""
 
+import io
 from typing import Any
 
 import jax
 import numpy as np
 
+from bilax.errors import Doubts
 from bilax.problems import HyperCleaning
 from bilax.report import Gallery, Specimen
 from bilax.results import Result
@@ -40,12 +42,21 @@ def galleries(plates: list[Any]) -> list[Gallery]:
                 key = (run.facts["title"], plate.variant)
                 if key not in best or auroc > best[key][0]:
                     best[key] = (auroc, run)
-    return [_gallery(title, variant, *found) for (title, variant), found in best.items()]
+    shown = [_gallery(title, variant, *found) for (title, variant), found in best.items()]
+    return [gallery for gallery in shown if gallery is not None]
 
 
-def _gallery(title: str, variant: str, auroc: float, run: Any) -> Gallery:
-    with np.load(run.folder / ARRAYS) as file:
-        arrays = dict(file)
+def _gallery(title: str, variant: str, auroc: float, run: Any) -> Gallery | None:
+    try:
+        with np.load(io.BytesIO((run.folder / ARRAYS).read_bytes())) as file:
+            arrays = dict(file)
+        return _of(title, variant, auroc, run, arrays)
+    except Exception as error:
+        Doubts().add(f"{run.folder / ARRAYS} is damaged ({type(error).__name__}: {error}), so it is not shown.")
+        return None
+
+
+def _of(title: str, variant: str, auroc: float, run: Any, arrays: dict[str, np.ndarray]) -> Gallery:
     chosen = arrays["least"][:SHOWN]
     specimens = tuple(
         Specimen(

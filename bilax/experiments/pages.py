@@ -4,10 +4,11 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bilax.errors import Doubts
 from bilax.experiments.metrics import METRICS
 from bilax.report import Figure, Method
 from bilax.report.optional_imports import required
-from bilax.storage.runs import ROWS, manifests, read_rows
+from bilax.storage.runs import MANIFEST, ROWS, manifests, read_rows
 
 if TYPE_CHECKING:
     import pandas
@@ -28,12 +29,46 @@ class StoredRun(NamedTuple):
 
 def stored_runs(folder: str | Path) -> list[StoredRun]:
     """Return the runs below a folder."""
+    if Path(folder).is_file():
+        raise ValueError(f"{folder} is a file, not a folder; give what `bilax run` or `bilax reproduce` wrote.")
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"there is no folder {folder}; `bilax run` and `bilax reproduce` make one.")
-    runs = [StoredRun(path, facts) for path, facts in manifests(folder).items()]
+    runs = [StoredRun(path, facts) for path, facts in manifests(folder).items() if _makes_sense(path, facts)]
     if not any(run.started for run in runs):
         raise ValueError(f"{folder} holds no runs; `bilax run` and `bilax reproduce` write them.")
     return runs
+
+
+NEEDED: dict[str, tuple[type, ...]] = {
+    "task": (str,),
+    "title": (str,),
+    "method": (str,),
+    "setting": (str,),
+    "sampler": (str,),
+    "status": (str,),
+    "started": (str,),
+    "seed": (int,),
+    "steps": (int, type(None)),
+    "budget": (int, float, type(None)),
+    "commit": (str, type(None)),
+    "versions": (dict,),
+    "machine": (dict,),
+}
+
+
+def _makes_sense(folder: Path, facts: dict[str, Any]) -> bool:
+    """Tell whether a run can be shown; if not, say which facts its manifest lacks."""
+    lacks = [name for name, kinds in NEEDED.items() if not isinstance(facts.get(name, ...), kinds)]
+    picture = facts.get("picture", {})
+    if not isinstance(picture, dict) or not set(picture) <= {"y", "log_y"} or not isinstance(picture.get("y", ""), str):
+        lacks.append("picture")
+    if not isinstance(facts.get("warnings", []), list):
+        lacks.append("warnings")
+    if lacks:
+        Doubts().add(
+            f"{folder / MANIFEST} lacks {', '.join(lacks)}, or has something else there; this run is left out."
+        )
+    return not lacks
 
 
 class Plate(NamedTuple):

@@ -171,6 +171,6 @@ def grid(base: Algorithm, axes: Mapping[str, Sequence[float]]) -> list[Algorithm
             raise unknown(f"hyper-parameter of {settings.name_of(base)}", name, names)
     points = math.prod(len(values) for values in axes.values())
     if points > MOST:
-        raise ValueError(f"the grid has {points:,} points, and at most {MOST:,} are searched; take fewer values.")
+        raise ValueError(f"the grid makes {points:,} settings; at most {MOST:,} can be searched. Take fewer values.")
     chosen = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     return [dataclasses.replace(base, **values) for values in chosen]  # type: ignore[type-var]

@@ -81,5 +81,5 @@ def refuse_if_too_large(method: str, x0: PyTree, y0: PyTree) -> None:
     memory.refuse_if_too_large(
         f"{method} keeps dense matrices; a step",
         parts,
-        "Use a method without dense matrices, such as MRBO or SUSTAIN.",
+        "Use a method without dense matrices, such as MRBO or SUSTAIN (bilax.hypergrad.ConjugateGradient).",
     )

@@ -4,6 +4,9 @@ Scalars are cast to the dtype of the leaf they multiply, so that a float64 step 
 float32 variables into float64 ones.
 """
 
+from functools import reduce
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -37,18 +40,25 @@ def lerp(a: Scalar, old: PyTree, new: PyTree) -> PyTree:
 
 def norm(x: PyTree) -> jax.Array:
     """Return the Euclidean norm over all leaves, accumulated in at least float32."""
-    leaves = [leaf.astype(jnp.promote_types(leaf.dtype, jnp.float32)) for leaf in jax.tree.leaves(x)]
-    return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in leaves))
+    return jnp.sqrt(reduce(jnp.add, [jnp.sum(jnp.square(leaf.astype(_wide(leaf)))) for leaf in jax.tree.leaves(x)]))
 
 
 def vdot(x: PyTree, y: PyTree) -> jax.Array:
     """Return the inner product over all leaves, accumulated in at least float32."""
 
     def product(a: jax.Array, b: jax.Array) -> jax.Array:
-        wide = jnp.promote_types(a.dtype, jnp.float32)
-        return jnp.vdot(a.astype(wide), b.astype(wide))
+        return jnp.vdot(a.astype(_wide(a)), b.astype(_wide(a)))
 
-    return sum(jax.tree.leaves(jax.tree.map(product, x, y)), jnp.zeros(()).astype(jnp.float32))
+    return reduce(jnp.add, jax.tree.leaves(jax.tree.map(product, x, y)))
+
+
+def _wide(leaf: jax.Array) -> Any:
+    return leaf.dtype if jnp.finfo(leaf.dtype).bits >= 32 else jnp.float32
+
+
+def real(k: Scalar) -> jax.Array:
+    """Return a counter as a real number, to compute with."""
+    return jnp.asarray(k, float)
 
 
 def zeros_like(x: PyTree) -> PyTree:

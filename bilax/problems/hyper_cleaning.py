@@ -36,8 +36,8 @@ def corrupt_labels(labels: np.ndarray, rate: float, classes: int, seed: int) -> 
     >>> (corrupt_labels(labels, 0.3, classes=4, seed=0) != labels).sum()
     np.int64(3)
     """
-    if not 0 <= rate <= 1:
-        raise ValueError(f"the noise rate must be from 0 to 1; got {rate!r}.")
+    if isinstance(rate, str) or not 0 <= rate <= 1:
+        raise ValueError(f"the noise rate must be a number from 0 to 1; got {rate!r}.")
     if classes < 2:
         raise ValueError(f"labels can be corrupted among at least 2 classes; got {classes}.")
     rng = np.random.default_rng(seed)
@@ -58,6 +58,10 @@ def hyper_cleaning(data: HyperCleaning, C: float = 0.001, y0: PyTree = None) -> 
     shape, (classes, features), makes the backward pass cheap. A batch holds the numbers of its samples, so that each
     weight meets its own sample.
     """
+    if not isinstance(data, HyperCleaning):
+        raise TypeError(f"data must be a bilax.problems.HyperCleaning; got {type(data).__name__}.")
+    if isinstance(C, (str, bool)) or not 0 <= C < float("inf"):
+        raise ValueError(f"C must be a finite number >= 0; got {C!r}.")
     n, features = data.features.shape
     dtype = jnp.asarray(data.features[:0]).dtype
     outer_loss, inner_loss = _losses(float(C))

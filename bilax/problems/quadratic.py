@@ -134,6 +134,11 @@ def quadratic(
     >>> bool(abs(q.gradient(q.x_star)).max() < 1e-12)
     True
     """
+    for name, value in (("p", p), ("q", q), ("inner_size", inner_size), ("outer_size", outer_size)):
+        if not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
+    if not 0 < mu <= L:
+        raise ValueError(f"mu must be a number > 0 and at most L; got mu = {mu!r}, L = {L!r}.")
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(q, q)))[0]
     A = (basis * np.linspace(mu, L, q)) @ basis.T

@@ -11,41 +11,43 @@ from jax.core import Tracer
 from bilax.algorithms.protocol import Algorithm
 from bilax.numerics.memory import bytes_of, refuse_if_too_large
 from bilax.numerics.tree import size
-from bilax.oracle import Oracle, Traced, TracedProblem, like
-from bilax.problem import Problem, as_variable
+from bilax.oracle import Oracle, Traced, TracedProblem, like, traced
+from bilax.problem import Problem, as_variable, check_function
 from bilax.running.accounting import Account
 from bilax.sampling.samplers import full
 from bilax.types import PyTree
 
 
 def check_arguments(problem: Any, algorithm: Any) -> None:
-    if not isinstance(problem, (Problem, Oracle)):
-        raise TypeError(
-            f"the first argument must be a bilax.Problem; got {type(problem).__name__}. (A bilax.Oracle of your own "
-            "will do, too.)"
-        )
+    traced(problem, "iid")  # refuses what is no problem
     check_algorithm(algorithm)
-    traced = [
-        leaf for leaf in jax.tree.leaves((algorithm, getattr(problem, "inner_data", ()))) if isinstance(leaf, Tracer)
-    ]
-    if traced or isinstance(jnp.zeros(()) + 0, Tracer):
+    given = jax.tree.leaves((algorithm, getattr(problem, "inner_data", ())))
+    if any(isinstance(leaf, Tracer) for leaf in (*given, jnp.zeros(()) + 0)):
         raise TypeError(
             "solve and sweep drive a run from outside, with a clock and measurements, so they cannot be called inside "
             "jax.jit, jax.vmap or jax.grad; bilax.iterate can."
         )
+    check_single(algorithm, "solve takes one setting at a time. For a grid, give a list of settings to bilax.sweep")
+
+
+def check_single(algorithm: Any, remedy: str) -> None:
     for path, leaf in jax.tree.leaves_with_path(algorithm):
         if np.ndim(leaf) != 0:
             name = jax.tree_util.keystr(path).lstrip(".")
-            raise ValueError(
-                f"{type(algorithm).__name__}: {name} has the shape {np.shape(leaf)}; solve takes one setting at a "
-                "time. For a grid, give a list of settings to bilax.sweep."
-            )
+            raise ValueError(f"{type(algorithm).__name__}: {name} has the shape {np.shape(leaf)}; {remedy}.")
 
 
-def check_functions(**given: Any) -> None:
-    for name, value in given.items():
-        if value is not None and not callable(value):
-            raise TypeError(f"{name} must be a function; got {type(value).__name__}: {value!r}.")
+def check_options(metrics: Any, on_row: Any, progress: Any) -> None:
+    if metrics is not None:
+        check_function("metrics", metrics, 2, "a function of (x, y) that returns a dictionary")
+    if on_row is not None:
+        check_function("on_row", on_row, 1, "a function of a row (a dictionary)")
+    check_progress(progress)
+
+
+def check_progress(progress: Any) -> None:
+    if progress is not None and not isinstance(progress, bool):
+        raise TypeError(f"progress must be True, False or None; got {progress!r}.")
 
 
 def check_algorithm(algorithm: Any) -> None:
@@ -69,7 +71,8 @@ def check_state(algorithm: Any, state: Any) -> None:
     if missing:
         raise TypeError(
             f"the state of {type(algorithm).__name__} must be a NamedTuple with k, x and y, among others; "
-            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing from {type(state).__name__}."
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing from {type(state).__name__}. "
+            "To go on, give result.state of an earlier call."
         )
     k = jax.eval_shape(jnp.asarray, state.k)
     if k.shape != () or not jnp.issubdtype(k.dtype, jnp.integer):
@@ -104,8 +107,12 @@ def check_memory(problem: Traced, account: Account, state: Any, *, runs: int = 1
 
 
 def checked_steps(steps: Any, every: Any) -> tuple[int, int]:
+    if isinstance(steps, Tracer):
+        raise TypeError("steps must be known when the program is compiled (static): mark it with static_argnums.")
     if not isinstance(steps, (int, np.integer)) or isinstance(steps, bool) or steps < 1:
         raise ValueError(f"steps must be an integer >= 1; got {steps!r}.")
+    if steps >= 2**31:
+        raise ValueError(f"steps must be an integer from 1 to 2147483647; got {steps!r}.")
     if every is None:
         every = max(1, math.ceil(steps / 20))
     if not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1:
@@ -124,7 +131,7 @@ def positive(name: str, value: Any) -> float:
     if value is None:
         return math.inf
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, (str, bool)) else float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not number > 0:

@@ -54,7 +54,7 @@ def wait(tree: Any, expected: float) -> Any:
     if expected < LONG:
         return jax.block_until_ready(tree)
     leaves, pause = jax.tree.leaves(tree), 1e-4
-    while not all(leaf.is_ready() for leaf in leaves):
+    while not all(leaf.is_ready() for leaf in leaves if hasattr(leaf, "is_ready")):
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
     return jax.block_until_ready(tree)

@@ -1,6 +1,7 @@
 """A run that survives its process: what `checkpoint_dir` keeps, and how a run goes on from it."""
 
 import hashlib
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -26,8 +27,15 @@ class Keeper:
     """Saves a run now and then; does nothing without a folder."""
 
     def __init__(self, folder: str | Path | None, identity: Callable[[], dict[str, Any]]):
+        if folder is not None and not isinstance(folder, (str, os.PathLike)):
+            raise TypeError(f"checkpoint_dir must be the name of a folder; got {folder!r}.")
+        if folder is not None and not str(folder):
+            raise ValueError("checkpoint_dir must be the name of a folder; got ''.")
         self.path = None if folder is None else Path(folder) / NAME
         self.next = 0.0
+        for path, what in ((self.path, "a folder, not a checkpoint"), (Path(folder or "."), "a file, not a folder")):
+            if path is not None and (path.is_dir() if path is self.path else path.is_file()):
+                raise ValueError(f"{path} is {what}; remove it, or give another checkpoint_dir.")
         if self.path is not None:
             with said(self.path):
                 self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """When a run stops, when it measures, and what it says at the end."""
 
+import math
 from typing import Any, NamedTuple
 
 from bilax.results import Status
@@ -22,7 +23,10 @@ class Limits(NamedTuple):
     def checked(cls, steps: Any, every: Any, every_seconds: Any, time_limit: Any, tol: Any) -> "Limits":
         steps, every = checked_steps(steps, steps if every is None and every_seconds is not None else every)
         pause, seconds = positive("every_seconds", every_seconds), positive("time_limit", time_limit)
-        return cls(0, steps, every, pause, seconds, -1.0 if tol is None else positive("tol", tol))
+        wanted = -1.0 if tol is None else positive("tol", tol)
+        if wanted == math.inf:
+            raise ValueError("tol must be a finite number > 0; got inf.")
+        return cls(0, steps, every, pause, seconds, wanted)
 
     def next_stop(self, k: int, seconds: float, pace: float) -> int:
         """Return the iteration at which the compiled program should come back; ``pace`` is seconds per step."""

@@ -61,6 +61,8 @@ class Measurements:
         if not isinstance(measured, Mapping):
             raise TypeError(f"metrics must return a dictionary of names and numbers; it returned {measured!r}.")
         for name, value in measured.items():
+            if not isinstance(name, str):
+                raise TypeError(f"metrics must return a dictionary of names and numbers; {name!r} is no name.")
             if name in taken:
                 raise ValueError(f"metrics may not return {name!r}: that name is the history's own. Choose another.")
             if np.ndim(value) != 0:

@@ -18,7 +18,7 @@ from bilax.problem import Metrics, Problem, unconstrained
 from bilax.results import History, Result
 from bilax.running import diagnosis, eta_warnings, keeping, loop
 from bilax.running.accounting import Account, plain
-from bilax.running.checks import check_arguments, check_functions, check_memory, checked_seed, first_state
+from bilax.running.checks import check_arguments, check_memory, check_options, checked_seed, first_state
 from bilax.running.going_on import restored
 from bilax.running.inspection import Inspector
 from bilax.running.interrupts import interrupts, wait
@@ -93,7 +93,7 @@ def solve(
     ('done', 1.0)
     """
     check_arguments(problem, algorithm)
-    check_functions(metrics=metrics, on_row=on_row)
+    check_options(metrics, on_row, progress)
     limits = Limits.checked(steps, every, every_seconds, time_limit, tol)
     run = _Runner(problem, algorithm, sampler, seed, limits.tol, (x0, y0), state, checkpoint_dir)
     metrics = getattr(problem, "metrics", None) if metrics is None else metrics
@@ -278,4 +278,5 @@ class _Runner:
 
 
 def _norm(tree: PyTree) -> float:
-    return math.hypot(*(float(np.linalg.norm(np.asarray(leaf, float))) for leaf in jax.tree.leaves(tree)))
+    with np.errstate(over="ignore"):
+        return math.hypot(*(float(np.linalg.norm(np.asarray(leaf, float))) for leaf in jax.tree.leaves(tree)))

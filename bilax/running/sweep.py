@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -20,7 +20,16 @@ from bilax.problem import Problem
 from bilax.results import Iterates
 from bilax.running import loop
 from bilax.running.accounting import Account
-from bilax.running.checks import check_arguments, check_memory, check_state, checked_seed, checked_steps, starting_point
+from bilax.running.checks import (
+    check_algorithm,
+    check_arguments,
+    check_memory,
+    check_progress,
+    check_state,
+    checked_seed,
+    checked_steps,
+    starting_point,
+)
 from bilax.running.diagnosis import check_iterates
 from bilax.running.iterate import recorded
 from bilax.running.progress import bar
@@ -77,10 +86,13 @@ def sweep(
     >>> found.state.x.shape, found.info.norm_v.shape, found.status.names[0].tolist()
     ((3, 2), (3, 2, 50), ['done', 'done'])
     """
+    check_progress(progress)
     settings = one_program(algorithms)
     for setting in settings:
         check_arguments(problem, setting)
     steps, _ = checked_steps(steps, None)
+    if not isinstance(seeds, Iterable):
+        raise TypeError(f"seeds must be a list of integers, like seeds=[0]; got {seeds!r}.")
     chosen = [np.uint32(checked_seed(seed)) for seed in seeds]
     if not chosen:
         raise ValueError("seeds is empty; give at least one, like seeds=[0].")
@@ -106,7 +118,11 @@ def sweep(
 
 def one_program(algorithms: Sequence[Algorithm]) -> list[Any]:
     """Return the settings as a list, if one compiled program can run them all."""
+    if isinstance(algorithms, str) or not (hasattr(algorithms, "step") or isinstance(algorithms, Iterable)):
+        raise TypeError(f"algorithms must be a list of settings, like [bilax.MRBO()]; got {algorithms!r}.")
     settings = [algorithms] if hasattr(algorithms, "step") else list(algorithms)
+    for setting in settings:
+        check_algorithm(setting)
     if not settings:
         raise ValueError("there are no settings to run; give at least one, like [bilax.MRBO()].")
     if len({jax.tree.structure(setting) for setting in settings}) > 1:

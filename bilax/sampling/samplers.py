@@ -1,5 +1,6 @@
 """How batches are drawn: ``sampler(data, key, size) -> batch``."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -55,6 +56,15 @@ SAMPLERS: dict[str, Sampler] = {"iid": iid, "epoch": epoch, "full": full}
 
 def resolve(sampler: str | Sampler) -> Sampler:
     if callable(sampler):
+        try:
+            inspect.signature(sampler).bind(0, 1, 2)
+        except TypeError:
+            told = getattr(sampler, "__name__", sampler)
+            raise TypeError(
+                f"a sampler is a function (data, key, size) -> batch; {told!r} takes other arguments."
+            ) from None
+        except ValueError:
+            pass  # it has no signature
         return sampler
     if not isinstance(sampler, str) or sampler not in SAMPLERS:
         raise ValueError(

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ def load(path: Path) -> tuple[list[np.ndarray], dict[str, Any]]:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise Damaged(f"{path} is damaged: no checkpoint is compressed.")
-        with np.load(io.BytesIO(body), allow_pickle=False) as file:
+        with warnings.catch_warnings(), np.load(io.BytesIO(body), allow_pickle=False) as file:
+            warnings.simplefilter("ignore")
             head = json.loads(bytes(file["head"]).decode())
             leaves = [
                 np.frombuffer(bytes(file[f"leaf{i}"]), np.dtype(leaf["dtype"])).reshape(leaf["shape"])
@@ -54,16 +56,7 @@ def load(path: Path) -> tuple[list[np.ndarray], dict[str, Any]]:
             return leaves, dict(head["facts"])
     except Damaged:
         raise
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        EOFError,
-        RecursionError,
-        zipfile.BadZipFile,
-        MemoryError,
-    ) as error:
+    except Exception as error:
         raise Damaged(f"{path} is damaged ({type(error).__name__}: {error}).") from None
 
 

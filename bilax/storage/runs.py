@@ -86,7 +86,8 @@ def is_finished(folder: Path) -> bool:
     manifest = read_manifest(folder, Doubts(quiet=True))
     if manifest is None or manifest.get("status") not in FINISHED:
         return False
-    return len(read_rows(folder, Doubts(quiet=True))) >= manifest.get("rows", 1)
+    rows = manifest.get("rows", 1)
+    return isinstance(rows, int) and len(read_rows(folder, Doubts(quiet=True))) >= rows
 
 
 @contextmanager
@@ -138,8 +139,8 @@ def read_manifest(run: Path, doubts: Doubts) -> dict[str, Any] | None:
                 "`bilax doctor --results` set it aside."
             )
         return None
-    fits = isinstance(manifest, dict) and isinstance(manifest.get("setting"), str) and "status" in manifest
-    return manifest if fits else None
+    fits = isinstance(manifest, dict) and isinstance(manifest.get("setting"), str)
+    return manifest if fits and isinstance(manifest.get("status"), str) else None
 
 
 def read_rows(run: Path, doubts: Doubts | None = None) -> list[dict[str, Any]]:
