@@ -263,6 +263,7 @@ def test_the_hypergradient_at_weights_of_0_and_1(dtype, x):
 
 
 @every_method
+@pytest.mark.slow
 def test_under_debug_nans(case):
     with jax.debug_nans(True):
         found = iterate(PROBLEM, case.make(), X, Y, steps=3)
@@ -277,19 +278,13 @@ def test_solve_under_debug_nans(case):
 
 
 @every_method
-@pytest.mark.xfail(strict=True, reason="types are promoted without being asked")
+@pytest.mark.slow
 def test_under_strict_promotion(case):
     with jax.numpy_dtype_promotion("strict"):
         assert solve(PROBLEM, case.make(), X, Y, steps=3).status == "done"
 
 
-PROMOTES = ("mrbo", "mrbo-d", "bsa", "ttsa", "mstsa", "sustain", "soba")  # a real step size by the number of a step
-known = pytest.mark.xfail(strict=True, reason="the number of a step is promoted without being asked")
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=known if case.name in PROMOTES else (), id=case.name) for case in METHOD_CASES]
-)
+@every_method
 @pytest.mark.slow
 @pytest.mark.parametrize("eta", [0.2, "auto"])
 def test_narrow_floats_under_strict_promotion(case, eta):

@@ -179,6 +179,7 @@ def survive(tmp_path, seed, kills):
     return killed
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on(tmp_path):
     assert survive(tmp_path, seed=100, kills=3) == 3
 
@@ -202,6 +203,7 @@ def started(folder):
     raise AssertionError(program.stderr.read())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_with_what_was_done(tmp_path, number, code):
     program = started(tmp_path)
@@ -227,6 +229,7 @@ def test_a_compilation_is_left_at_once(tmp_path):
     assert time.monotonic() - tic < 2
 
 
+@pytest.mark.slow
 def test_the_second_signal_is_obeyed_in_a_step_that_takes_long():
     """A step takes half a minute; two signals, and the state before it comes back."""
     code = """
@@ -273,6 +276,7 @@ os._exit(0)
     assert float(seconds) < 2
 
 
+@pytest.mark.slow
 def test_a_pipe_that_closes_does_not_end_the_run(tmp_path):
     command = f"{sys.executable} -m bilax run mrbo --steps 60 --out {tmp_path} | head -n 1"
     subprocess.run(["bash", "-c", command], check=True, capture_output=True, timeout=120)
@@ -328,6 +332,7 @@ def test_table1_goes_on(tmp_path, monkeypatch):
     assert repr(again) == repr(first)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_sweep():
     code = """
 import os, signal, threading, time

@@ -60,7 +60,8 @@ def _makes_sense(folder: Path, facts: dict[str, Any]) -> bool:
     """Tell whether a run can be shown; if not, say which facts its manifest lacks."""
     lacks = [name for name, kinds in NEEDED.items() if not isinstance(facts.get(name, ...), kinds)]
     picture = facts.get("picture", {})
-    if not isinstance(picture, dict) or not set(picture) <= {"y", "log_y"} or not isinstance(picture.get("y", ""), str):
+    kinds = {"x": str, "y": str, "log_x": bool, "log_y": bool}
+    if not isinstance(picture, dict) or not all(isinstance(picture[name], kinds.get(name, ())) for name in picture):
         lacks.append("picture")
     if not isinstance(facts.get("warnings", []), list):
         lacks.append("warnings")
