@@ -19,6 +19,7 @@ A = jnp.asarray(ROOT @ ROOT.T / 5 + np.eye(5))
 TARGET = jnp.asarray(rng.normal(size=5))
 X = jnp.asarray(rng.normal(size=5)) * 2
 RADIUS = 0.8
+QUICK = ("mrbo", "stocbio", "aid-cg", "soba")  # the other methods are in the slow set
 
 SETS = {
     "box": lambda y: jnp.clip(y, -0.5, 0.5),
@@ -113,7 +114,11 @@ SCALAR = Problem(
 )
 
 
-@pytest.mark.parametrize("algorithm", [c for c in METHOD_CASES if c.name != "reverse"], ids=str)
+@pytest.mark.parametrize(
+    "algorithm",
+    [pytest.param(c, marks=() if c.name in QUICK else pytest.mark.slow) for c in METHOD_CASES if c.name != "reverse"],
+    ids=str,
+)
 def test_every_method_finds_the_solution_at_the_bound(algorithm):
     """Phi falls up to x = 1, where y reaches its bound, and rises from there on. The start is beyond it."""
     alg = algorithm.make(eta=0.3)

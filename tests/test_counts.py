@@ -24,7 +24,14 @@ AUTO = ("mrbo", "vrbo", "vrbo-per-sample", "sustain")
 
 @pytest.mark.parametrize(
     ("algorithm", "eta"),
-    [*((c, 0.2) for c in ALGORITHM_CASES), *((c, "auto") for c in ALGORITHM_CASES if c.name in AUTO)],
+    [
+        *((c, 0.2) for c in ALGORITHM_CASES),
+        *(
+            pytest.param(c, "auto", marks=() if c.name == "mrbo" else pytest.mark.slow)
+            for c in ALGORITHM_CASES
+            if c.name in AUTO
+        ),
+    ],
     ids=str,
 )
 def test_declared_cost_is_what_is_called(algorithm, eta):

@@ -1612,6 +1612,7 @@ def test_a_grid_of_four_million_settings_is_refused_before_it_is_made(command, m
     assert re.search(r"^error: .*4,000,000 settings", told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "environment", "code", "message"),
     [

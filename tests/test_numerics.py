@@ -157,9 +157,7 @@ CHOSEN = {
     "aid-cg": bilax.AIDCG(alpha=0.1, beta=1.0, T=2, N=3, S=8),
     "soba": bilax.SOBA(S=8),
 }
-some_methods = pytest.mark.parametrize(
-    "method", [pytest.param(name, marks=() if name == "stocbio" else pytest.mark.slow) for name in CHOSEN]
-)
+some_methods = pytest.mark.parametrize("method", [pytest.param(name, marks=pytest.mark.slow) for name in CHOSEN])
 
 
 def task(n=40, classes=3, features=5, seed=0, **changes):

@@ -13,6 +13,7 @@ from bilax.hypergrad import ConjugateGradient, Exact, Neumann
 from bilax.problems import quadratic
 
 NOTHING = jnp.zeros(4)
+LONG = ("mrbo", "vrbo", "mstsa", "ttsa", "bsa", "stable", "rsvrb", "sema")  # those after VRBO need more steps than 400
 
 
 def problem(eigenvalues, coupled=False):
@@ -123,7 +124,10 @@ def test_garbage_is_not_silent(garbage, algorithm, steps):
     assert all(isinstance(text, str) for text in result.warnings)
 
 
-@pytest.mark.parametrize("name", ["mrbo", "vrbo", "stocbio", "sustain", "soba", "aid-cg", "reverse"])
+@pytest.mark.parametrize(
+    "name",
+    ["mrbo", "vrbo", *(pytest.param(name, marks=pytest.mark.slow) for name in bilax.ALGORITHMS if name not in LONG)],
+)
 def test_a_sound_run_has_no_warning(name):
     result = solve(quadratic().problem, bilax.ALGORITHMS[name](), steps=400)
     assert result.warnings == ()

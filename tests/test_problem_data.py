@@ -8,7 +8,7 @@ from bilax import Problem
 from bilax.problem import as_variable
 
 
-@pytest.mark.parametrize("floats", [10**3, 10**6, 10**7])
+@pytest.mark.parametrize("floats", [10**3, 10**6, pytest.param(10**7, marks=pytest.mark.slow)])
 def test_data_are_copied_before_the_problem_is_there(floats):
     """A buffer that is filled again and again, aligned or not, is what it was when the problem was made."""
     for i in range(20):

@@ -24,6 +24,7 @@ from bilax.running import keeping
 HERE = Path(__file__).parent
 CASE = PROBLEM_CASES[0]
 PROBLEM = quadratic().problem
+QUICK = ("mrbo", "sustain", "reverse", "soba")  # the other methods are in the slow set
 ALG = MRBO(gamma=0.02, lam=0.3, Q=3, S=8)
 
 
@@ -31,7 +32,9 @@ def without_time(history):
     return [{name: value for name, value in row.items() if name != "seconds"} for row in history]
 
 
-@pytest.mark.parametrize("algorithm", METHOD_CASES, ids=str)
+@pytest.mark.parametrize(
+    "algorithm", [pytest.param(c, marks=() if c.name in QUICK else pytest.mark.slow) for c in METHOD_CASES], ids=str
+)
 def test_every_method_goes_on_bit_for_bit(algorithm, tmp_path):
     alg = algorithm.make(eta="auto")
     whole = solve(CASE.problem, alg, CASE.x0, CASE.y0, steps=17, every=5)
@@ -219,6 +222,7 @@ def test_a_signal_ends_with_what_was_done(tmp_path, number, code):
         assert "the same command goes on from what is saved" in err  # it was still compiling
 
 
+@pytest.mark.slow
 def test_a_compilation_is_left_at_once(tmp_path):
     program = started(tmp_path)
     time.sleep(0.3)
