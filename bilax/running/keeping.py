@@ -16,7 +16,7 @@ from bilax.errors import Doubts
 from bilax.oracle import Counts, Traced, TracedProblem
 from bilax.storage import checkpoints
 from bilax.storage.checkpoints import NAME, Damaged
-from bilax.storage.files import said, set_aside
+from bilax.storage.files import remove_parts, said, set_aside
 from bilax.types import PyTree
 
 SHARE = 20  # times as long as saving took passes, at least, before it is done again
@@ -39,6 +39,7 @@ class Keeper:
         if self.path is not None:
             with said(self.path):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
+                remove_parts(self.path.parent)
             self.identity = identity() | {"versions": {"bilax": bilax.__version__, "jax": jax.__version__}}
 
     def load(self, template: PyTree, doubts: Doubts) -> tuple[PyTree, dict[str, Any]] | None:

@@ -27,6 +27,12 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
         sync_folder(path.parent)
 
 
+def remove_parts(folder: Path) -> None:
+    """Remove what writes that were killed have left in a folder."""
+    for part in folder.glob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
 def write_text(path: str | Path, text: str) -> None:
     with replacing(path) as file:
         file.write(text.encode())

@@ -16,7 +16,7 @@ import numpy as np
 from bilax.errors import Doubts
 from bilax.storage.checkpoints import NAME as CHECKPOINT
 from bilax.storage.environment import environment
-from bilax.storage.files import append_line, replacing, said, sync_folder, write_text
+from bilax.storage.files import append_line, remove_parts, replacing, said, sync_folder, write_text
 
 MANIFEST, ROWS, ARRAYS = "manifest.json", "rows.jsonl", "arrays.npz"
 FINISHED = ("done", "converged", "timeout", "diverged")
@@ -35,6 +35,7 @@ class Record:
         with said(self.work):
             self.work.mkdir(parents=True, exist_ok=True)
             (self.work / ARRAYS).unlink(missing_ok=True)
+            remove_parts(self.work)
         write_text(self.work / ROWS, "".join(_line(row) + "\n" for row in rows))
         self._save()
         return self
