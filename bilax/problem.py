@@ -1,6 +1,7 @@
 """A bilevel problem: two losses on batches and the data they are averaged over."""
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.experimental.sparse import JAXSparse
 
 from bilax.errors import unknown
 from bilax.numerics.second_derivatives import WAYS, Products
@@ -180,12 +180,17 @@ def check_function(name: str, value: Any, arguments: int, what: str) -> None:
 
 
 def _is_sparse(leaf: Any) -> bool:
-    return isinstance(leaf, (JAXSparse, Iterator)) or is_rows(leaf) or hasattr(leaf, "tocsr")
+    return _is_jax_sparse(leaf) or isinstance(leaf, Iterator) or is_rows(leaf) or hasattr(leaf, "tocsr")
+
+
+def _is_jax_sparse(leaf: Any) -> bool:
+    loaded = sys.modules.get("jax.experimental.sparse")  # importing it takes a third of a second
+    return loaded is not None and isinstance(leaf, loaded.JAXSparse)
 
 
 def _refuse_wrong_kind(path: str, leaf: Any) -> None:
     """Refuse what JAX cannot compute with, or would take for something else."""
-    if isinstance(leaf, JAXSparse):
+    if _is_jax_sparse(leaf):
         raise TypeError(
             f"{path} is a {type(leaf).__name__} matrix of JAX, whose stored numbers would be taken for samples; give a "
             "scipy.sparse matrix, which becomes bilax.sparse.Rows."
@@ -228,9 +233,8 @@ def _refuse_non_finite(name: str, tree: PyTree, or_else: str) -> None:
             continue
         if isinstance(leaf, Tracer) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
             continue
-        with jax.ensure_compile_time_eval():
-            if bool(jnp.isfinite(leaf).all()):
-                continue
+        if np.isfinite(np.asarray(leaf)).all():
+            continue
         wrong = np.argwhere(~np.isfinite(np.asarray(leaf)))
         place = f"{name}{jax.tree_util.keystr(path)}"
         at = ", ".join(str(i) for i in wrong[0])
