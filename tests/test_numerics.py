@@ -13,6 +13,8 @@ import bilax
 from bilax import datasets, hypergradient, iterate, solve, sweep
 from bilax.problems import HyperCleaning, hyper_cleaning, quadratic
 
+pytestmark = pytest.mark.slow
+
 every_method = pytest.mark.parametrize("case", METHOD_CASES, ids=str)
 QUADRATIC = quadratic(inner_size=64, outer_size=48)
 PROBLEM = QUADRATIC.problem

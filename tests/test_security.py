@@ -29,6 +29,7 @@ from bilax.storage import checkpoints
 from bilax.storage.checkpoints import Damaged
 from bilax.storage.runs import Record
 
+pytestmark = pytest.mark.slow
 mnist_module = importlib.import_module("bilax.datasets.mnist")  # a function of this name hides it
 SOURCES = sorted(Path(bilax.__file__).parent.rglob("*.py"))
 
