@@ -94,7 +94,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize(
     ("variant", "names"),
     [
-        ("tuned", ("fig6a", "fig6b")),
+        pytest.param("tuned", ("fig6a", "fig6b"), marks=pytest.mark.slow),
         pytest.param("paper", tuple(EXPERIMENTS), marks=pytest.mark.slow),
         pytest.param("tuned", ("fig1c",), marks=pytest.mark.slow),
     ],

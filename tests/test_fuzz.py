@@ -32,6 +32,8 @@ from bilax.storage import checkpoints
 from bilax.storage.checkpoints import FORMAT, Damaged
 from bilax.storage.runs import Record, is_finished, manifests, read_manifest, read_rows
 
+pytestmark = pytest.mark.slow
+
 mnist_module = importlib.import_module("bilax.datasets.mnist")  # a function of this name hides it
 
 often = pytest.mark.parametrize("examples", [100, pytest.param(2000, marks=pytest.mark.slow)])
