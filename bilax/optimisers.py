@@ -7,6 +7,7 @@ like the number 0.1, and a projection comes after the step.
 
 import enum
 import functools
+import hashlib
 import types
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -51,6 +52,37 @@ class Optimiser:
     def __repr__(self) -> str:
         origin = getattr(self.transformation.update, "__module__", None)
         return f"an optimiser of {origin}" if origin else "an optimiser"
+
+
+def fingerprint(value: Any) -> str:
+    """Return a text that is the same, in other processes too, for functions of the same code and values.
+
+    What cannot be looked into is told by its name alone.
+    """
+    if isinstance(value, Optimiser):
+        rates = jax.tree.map(float, value.rates)
+        return f"{fingerprint(value.transformation.init)} {fingerprint(value.transformation.update)} {rates}"
+    try:
+        made = _text(_how_made(value, True, frozenset()))
+    except _Unknown:
+        made = getattr(value, "__qualname__", type(value).__qualname__)
+    return hashlib.sha256(made.encode()).hexdigest()[:16]
+
+
+def _text(made: Any) -> str:
+    if isinstance(made, tuple):
+        return f"({', '.join(_text(part) for part in made)})"
+    if isinstance(made, types.CodeType):
+        inside = [_text(part) if isinstance(part, types.CodeType) else repr(part) for part in made.co_consts]
+        return f"{made.co_qualname} {made.co_code.hex()} {made.co_names} {inside}"
+    if isinstance(made, _Same):
+        kept = made.value
+        if isinstance(kept, types.FunctionType):
+            return f"{kept.__qualname__} {_text(kept.__code__)}"
+        if isinstance(kept, jax.Array) and not isinstance(kept, Tracer):
+            return hashlib.sha256(np.asarray(kept).tobytes()).hexdigest()
+        return getattr(kept, "__qualname__", getattr(kept, "__name__", type(kept).__qualname__))
+    return made.__qualname__ if isinstance(made, type) else repr(made)
 
 
 Step: TypeAlias = Any  # a number, or anything with init and update

@@ -76,10 +76,44 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     for problem, alg, seed, what in (
         (PROBLEM, MRBO(), 0, "algorithm is"),
         (PROBLEM, ALG, 1, "seed is 0 there and 1 here"),
-        (other, ALG, 0, "data and start"),
+        (other, ALG, 0, ".*data and start"),
     ):
         with pytest.raises(ValueError, match=rf"is of another run: {what}.*remove that file to begin anew"):
             solve(problem, alg, steps=5, seed=seed, checkpoint_dir=tmp_path)
+
+
+def test_an_edited_loss_or_optimiser_is_another_run(tmp_path):
+    """Else the old result would be returned for the new question."""
+    import optax
+
+    def problem(factor):
+        loss = lambda x, y, batch: factor * jnp.mean((y - x - batch) ** 2)
+        return bilax.Problem(lambda x, y, b: jnp.mean((y - b) ** 2), loss, np.ones(4), np.zeros(4), x0=0.0, y0=0.0)
+
+    for name, first, second, what in (
+        ("a", (problem(1.0), ALG), (problem(2.0), ALG), "losses and projections"),
+        ("b", (PROBLEM, MRBO(gamma=optax.adam(0.01))), (PROBLEM, MRBO(gamma=optax.adam(0.02))), "optimisers"),
+    ):
+        whole = solve(*first, steps=4, checkpoint_dir=tmp_path / name)
+        assert solve(*first, steps=4, checkpoint_dir=tmp_path / name).seconds == whole.seconds
+        with pytest.raises(ValueError, match=f"is of another run: {what}"):
+            solve(*second, steps=4, checkpoint_dir=tmp_path / name)
+
+
+def test_the_identity_of_a_run_is_the_same_in_another_process(tmp_path):
+    code = f"""
+import sys; sys.path.insert(0, {str(HERE)!r})
+import jax; jax.config.update("jax_enable_x64", True)
+import optax
+from bilax import MRBO, solve
+from bilax.problems import quadratic
+print(solve(quadratic().problem, MRBO(gamma=optax.adam(0.01)), steps=3, checkpoint_dir={str(tmp_path)!r}).seconds)
+"""
+    told = [
+        subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert told[0].stdout == told[1].stdout
 
 
 @pytest.mark.parametrize("how", ["junk", "cut", "flipped", "empty"])

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -13,6 +14,7 @@ import numpy as np
 
 import bilax
 from bilax.errors import Doubts
+from bilax.optimisers import Optimiser, fingerprint
 from bilax.oracle import Counts, Traced, TracedProblem
 from bilax.storage import checkpoints
 from bilax.storage.checkpoints import NAME, Damaged
@@ -86,7 +88,21 @@ def identity(algorithm: Any, seed: int, sampler: Any, problem: Traced, start: Py
     """Return what decides a run, as text and numbers."""
     given = sampler if isinstance(sampler, str) else getattr(sampler, "__qualname__", type(sampler).__name__)
     data = (problem.outer_data, problem.inner_data) if isinstance(problem, TracedProblem) else ()
-    return {"algorithm": repr(algorithm), "seed": seed, "sampler": given, "data and start": _digest((start, data))}
+    told = re.sub(r" at 0x[0-9a-f]+", "", repr(algorithm))  # where an object lies is no part of it
+    steps = [leaf for leaf in jax.tree.leaves(algorithm, is_leaf=_is_step) if _is_step(leaf)]
+    code = problem.functions if isinstance(problem, TracedProblem) else ()
+    return {
+        "algorithm": told,
+        "optimisers": [fingerprint(step) for step in steps],
+        "seed": seed,
+        "sampler": given,
+        "losses and projections": [fingerprint(part) for part in code[:4]],
+        "data and start": _digest((start, data)),
+    }
+
+
+def _is_step(leaf: Any) -> bool:
+    return isinstance(leaf, Optimiser)
 
 
 def rows_kept(folder: Path) -> list[dict[str, Any]]:

@@ -116,6 +116,7 @@ def solve(
                 finite = run.advance(limits.next_stop(run.k, run.seconds, run.pace))
             except (KeyboardInterrupt, Stop):  # the second one, in a long step: its start is the last state there is
                 status = "interrupted"
+                run.save(status, limits.first, measure)
                 break
             converged = finite and run.has_converged()
             status = limits.status(run.k, run.seconds, finite=finite, converged=converged, interrupted=interrupted())
@@ -232,7 +233,8 @@ class _Runner:
         tic = time.perf_counter()
         with compiling():
             jax.block_until_ready(self.take(self.now, self.k, False))
-        self.warned = eta_warnings.check_start(self.doubts, self.algorithm, self.problem, self.now.state)
+        if not self.warned:  # before it was interrupted
+            self.warned = eta_warnings.check_start(self.doubts, self.algorithm, self.problem, self.now.state)
         self.compile_seconds += time.perf_counter() - tic
 
     def advance(self, stop: int) -> bool:
