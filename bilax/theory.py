@@ -240,11 +240,9 @@ def estimate(
         raise ValueError(f"radius must be a finite number > 0; got {radius!r}.")
     if not isinstance(samples, (int, np.integer)) or isinstance(samples, bool) or samples < 1:
         raise ValueError(f"samples must be an integer >= 1; got {samples!r}.")
-    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be an integer from 0 to 2**32 - 1; got {seed!r}.")
     x, y = as_variable("x", x), as_variable("y", y)
     full, single = make_oracle(problem, "full"), make_oracle(problem)
-    key_L, key_M, key_G, key_z = jax.random.split(keys.root(seed), 4)
+    key_L, key_M, key_G, key_z = jax.random.split(keys.root(keys.checked_seed(seed)), 4)
 
     @jax.jit
     def measure(x, y):

@@ -3,7 +3,6 @@
 from typing import ClassVar, Protocol, final
 
 import jax
-import numpy as np
 from jax.core import Tracer
 
 from bilax.errors import Doubts, UnsafeEta
@@ -58,9 +57,8 @@ def hypergradient(
     method = Exact() if method is None else method
     if isinstance(method, type) or not hasattr(method, "estimate"):
         raise TypeError(f"method must be an estimator such as bilax.hypergrad.Neumann(Q=10); got {method!r}.")
-    if not isinstance(seed, jax.Array) and (not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**32):
-        raise ValueError(f"seed must be an integer from 0 to 2**32 - 1; got {seed!r}.")
-    estimate = _estimate(traced(problem, sampler), method, keys.at(keys.root(seed), 0), x, y)
+    stream = keys.root(seed if isinstance(seed, jax.Array) else keys.checked_seed(seed))
+    estimate = _estimate(traced(problem, sampler), method, keys.at(stream, 0), x, y)
     if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(estimate)):
         _check(method, estimate)
     return estimate

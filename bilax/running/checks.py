@@ -120,12 +120,6 @@ def checked_steps(steps: Any, every: Any) -> tuple[int, int]:
     return int(steps), int(every)
 
 
-def checked_seed(seed: Any) -> int:
-    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be an integer from 0 to 2**32 - 1; got {seed!r}.")
-    return int(seed)
-
-
 def positive(name: str, value: Any) -> float:
     """Return a number above 0, or infinity for None."""
     if value is None:

@@ -13,7 +13,7 @@ from bilax.problem import Problem
 from bilax.results import Iterates, Outcome
 from bilax.running import loop
 from bilax.running.accounting import Account
-from bilax.running.checks import check_algorithm, check_memory, check_single, checked_seed, checked_steps, first_state
+from bilax.running.checks import check_algorithm, check_memory, check_single, checked_steps, first_state
 from bilax.running.diagnosis import check_iterates
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
@@ -54,7 +54,7 @@ def iterate(
     check_algorithm(algorithm)
     check_single(algorithm, "iterate takes one setting at a time: use jax.vmap over a function of it, or bilax.sweep")
     state = first_state(problem, parts.oracle(), algorithm, x0, y0)
-    stream = keys.root(seed if isinstance(seed, jax.Array) else checked_seed(seed))
+    stream = keys.root(seed if isinstance(seed, jax.Array) else keys.checked_seed(seed))
     told = loop.begin(parts, algorithm, stream, state, loop.fresh_memory(algorithm, state)).info
     check_memory(parts, Account(algorithm, parts), state, kept=steps * bytes_of(told))
     found = recorded(parts, algorithm, stream, state, steps)

@@ -5,7 +5,6 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import bilax
 from bilax.errors import Doubts
 from bilax.optimisers import Optimiser, fingerprint
-from bilax.oracle import Counts, Traced, TracedProblem
+from bilax.oracle import Traced, TracedProblem
 from bilax.storage import checkpoints
 from bilax.storage.checkpoints import NAME, Damaged
 from bilax.storage.files import remove_parts, said, set_aside
@@ -111,14 +110,6 @@ def rows_kept(folder: Path) -> list[dict[str, Any]]:
         return list(checkpoints.load(folder / NAME)[1]["measured"]["rows"])
     except (FileNotFoundError, Damaged, KeyError, TypeError):
         return []
-
-
-def counts_of(facts: dict[str, Any]) -> Counts:
-    return Counts(**{name: int(value) for name, value in facts.items()})
-
-
-def plain_counts(counts: Counts) -> dict[str, int]:
-    return {name: int(value) for name, value in asdict(counts).items()}
 
 
 def _digest(tree: PyTree) -> str:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from bilax.problem import Metrics, Problem, unconstrained
 from bilax.results import History, Result
 from bilax.running import diagnosis, eta_warnings, keeping, loop
 from bilax.running.accounting import Account, plain
-from bilax.running.checks import check_arguments, check_memory, check_options, checked_seed, first_state
+from bilax.running.checks import check_arguments, check_memory, check_options, first_state
 from bilax.running.going_on import restored
 from bilax.running.inspection import Inspector
 from bilax.running.interrupts import interrupts, wait
@@ -159,7 +160,11 @@ class _Runner:
         state: Any,
         checkpoint_dir: str | Path | None,
     ):
-        self.problem, self.algorithm, self.stream = traced(problem, sampler), algorithm, keys.root(checked_seed(seed))
+        self.problem, self.algorithm, self.stream = (
+            traced(problem, sampler),
+            algorithm,
+            keys.root(keys.checked_seed(seed)),
+        )
         make_room(getattr(self.problem, "functions", None))
         self.account = Account(algorithm, self.problem)
         oracle = self.problem.oracle()
@@ -199,7 +204,7 @@ class _Runner:
         if found is None:
             return None
         self.now, facts = found
-        self.counts, self.goal = keeping.counts_of(facts["counts"]), self.goal._replace(first=facts["next look"])
+        self.counts, self.goal = Counts(**facts["counts"]), self.goal._replace(first=facts["next look"])
         self.seconds, self.inspection_seconds = facts["seconds"], facts["inspection seconds"]
         self.warned, self.sizes, self.told = facts["warned"], facts["sizes"], facts["told"]
         self.doubts.texts = [*facts["warnings"], *self.doubts.texts]
@@ -213,7 +218,7 @@ class _Runner:
             "status": status,
             "tol": self.tol,
             "first": first,
-            "counts": keeping.plain_counts(self.counts),
+            "counts": asdict(self.counts),
             "next look": int(self.goal.first),
             "seconds": self.seconds,
             "inspection seconds": self.inspection_seconds,

@@ -26,7 +26,6 @@ from bilax.running.checks import (
     check_memory,
     check_progress,
     check_state,
-    checked_seed,
     checked_steps,
     starting_point,
 )
@@ -93,7 +92,7 @@ def sweep(
     steps, _ = checked_steps(steps, None)
     if not isinstance(seeds, Iterable):
         raise TypeError(f"seeds must be a list of integers, like seeds=[0]; got {seeds!r}.")
-    chosen = [np.uint32(checked_seed(seed)) for seed in seeds]
+    chosen = [np.uint32(keys.checked_seed(seed)) for seed in seeds]
     if not chosen:
         raise ValueError("seeds is empty; give at least one, like seeds=[0].")
     parts, (x0, y0) = traced(problem, sampler), starting_point(problem, x0, y0)

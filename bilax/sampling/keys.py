@@ -11,9 +11,11 @@ works on them, and `jax.vmap` too.
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.random import define_prng_impl
 
 from bilax.types import Key, Scalar
@@ -131,3 +133,9 @@ def for_loop(key: Key, n: int) -> Key:
     """
     stream, position = parts(key)
     return jax.vmap(lambda t: at(stream, position * jnp.uint32(n) + t))(jnp.arange(n, dtype=jnp.uint32))
+
+
+def checked_seed(seed: Any) -> int:
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be an integer from 0 to 2**32 - 1; got {seed!r}.")
+    return int(seed)
