@@ -348,3 +348,19 @@ def test_status_without_the_extra(monkeypatch):
 @needs_data
 def test_status_of_the_real_data():
     assert [entry.state for entry in datasets.status()] == ["present"] * 3
+
+
+def test_the_digits_are_those_of_scikit_learn_wherever_their_file_lies(monkeypatch):
+    from sklearn.datasets import load_digits
+
+    module = importlib.import_module("bilax.datasets.digits")
+    expected = np.column_stack(load_digits(return_X_y=True))
+    np.testing.assert_array_equal(module._table(), expected)
+    monkeypatch.setattr(module.Path, "is_file", lambda path: False)
+    np.testing.assert_array_equal(module._table(), expected)
+
+
+def test_digits_without_scikit_learn(monkeypatch):
+    monkeypatch.setattr(importlib.import_module("bilax.datasets.digits"), "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="come with scikit-learn"):
+        datasets.digits()

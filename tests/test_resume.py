@@ -166,7 +166,7 @@ def test_an_error_in_metrics_ends_with_a_result(tmp_path):
 def attempt(folder, *arguments):
     environment = {
         **os.environ,
-        "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "cache"),
+        "JAX_COMPILATION_CACHE_DIR": str(folder.parents[1] / "cache"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "PYTHONWARNINGS": "ignore",
     }
@@ -179,10 +179,15 @@ def attempt(folder, *arguments):
     )
 
 
-def survive(tmp_path, seed, kills):
+@pytest.fixture(scope="module")
+def left_alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "alone"
+    assert attempt(folder).returncode == 0
+    return folder
+
+
+def survive(folder, left_alone, seed, kills):
     """Kill a run at random points until it was killed often enough; compare its end with that of one left alone."""
-    folder, left_alone = tmp_path / "killed", tmp_path / "alone"
-    assert attempt(left_alone).returncode == 0
     choose = random.Random(seed)
     killed = 0
     while killed < kills:
@@ -217,15 +222,12 @@ def survive(tmp_path, seed, kills):
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on(tmp_path):
-    assert survive(tmp_path, seed=100, kills=3) == 3
-
-
-@pytest.mark.slow
-def test_runs_killed_at_fifty_random_moments(tmp_path):
-    killed, seed = 0, 0
-    while killed < 50:
-        killed += survive(tmp_path / str(seed), seed, kills=7)
+@pytest.mark.parametrize("part", range(10))
+def test_runs_killed_at_fifty_random_moments(left_alone, part):
+    """Five kills in each part: the parts are there to run beside each other."""
+    killed, seed = 0, 100 * part
+    while killed < 5:
+        killed += survive(left_alone.parent / f"killed{seed}", left_alone, seed, kills=5 - killed)
         seed += 1
 
 

@@ -1,5 +1,7 @@
 """The 1,797 handwritten digits (8 x 8 pixels) that come with scikit-learn."""
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,10 +46,21 @@ def check_sizes(**sizes: Any) -> None:
 def _shuffled(seed: int) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
         raise ValueError(f"seed must be an integer >= 0; got {seed!r}.")
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise ImportError(f"the digits come with scikit-learn: {INSTALL}.") from None
-    images, labels = (np.asarray(part) for part in load_digits(return_X_y=True))
-    order = np.random.default_rng(seed).permutation(len(labels))
-    return images[order].astype(np.float32), labels[order].astype(np.int32)
+    table = _table()
+    order = np.random.default_rng(seed).permutation(len(table))
+    return table[order, :-1].astype(np.float32), table[order, -1].astype(np.int32)
+
+
+def _table() -> np.ndarray:
+    """Return the pixels and, in the last column, the labels. The file is read where it lies: to import scikit-learn for it
+    takes some two seconds, more than anything else before the first step of a run."""
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise ImportError(f"the digits come with scikit-learn: {INSTALL}.")
+    file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    if file.is_file():
+        return np.loadtxt(file, delimiter=",")
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    return np.column_stack((images, labels))
