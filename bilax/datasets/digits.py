@@ -52,8 +52,8 @@ def _shuffled(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _table() -> np.ndarray:
-    """Return the pixels and, in the last column, the labels. The file is read where it lies: to import scikit-learn for it
-    takes some two seconds, more than anything else before the first step of a run."""
+    """Return the pixels and, in the last column, the labels. The file is read where it lies: importing
+    scikit-learn for it takes some two seconds, more than anything else before the first step of a run."""
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         raise ImportError(f"the digits come with scikit-learn: {INSTALL}.")
