@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bilax.numerics.constraints import on_the_set
+from bilax.numerics.matmuls import fast_products
 from bilax.numerics.second_derivatives import Products
 from bilax.numerics.tree import size
 from bilax.problem import Functions, Loss, Problem, unconstrained
@@ -77,7 +78,7 @@ def make_oracle(problem: Problem, sampler: str | Sampler = "iid") -> Oracle:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["outer_data", "inner_data"],
+    data_fields=["outer_data", "inner_data", "outer_numbers", "inner_numbers"],
     meta_fields=["functions", "sampler"],
 )
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class TracedProblem:
     sampler: Sampler
     outer_data: PyTree
     inner_data: PyTree
+    outer_numbers: jax.Array | None = None  # of the samples, where a sampler has laid them out in another order
+    inner_numbers: jax.Array | None = None
 
     def oracle(self) -> Oracle:
         F, G = _scalar("outer_loss", self.functions.F), _scalar("inner_loss", self.functions.G)
@@ -104,19 +107,19 @@ class TracedProblem:
         return Oracle(
             draw_F=partial(_batch, self.sampler, self.outer_data),
             draw_G=partial(_batch, self.sampler, self.inner_data),
-            grad_F=jax.grad(F, argnums=(0, 1)),
-            grad_G=jax.grad(G, argnums=1),
+            grad_F=fast_products(jax.grad(F, argnums=(0, 1))),
+            grad_G=fast_products(jax.grad(G, argnums=1)),
             hvp_G=products.hvp,
             jvp_G=products.jvp,
             project_x=like("project_x", self.functions.project_x),
             project_y=project_y,
             tangent=tangent,
-            grads_G=jax.grad(G, argnums=(0, 1)),
+            grads_G=fast_products(jax.grad(G, argnums=(0, 1))),
             linearize_G=products.linearize,
             value_F=F,
             value_G=G,
-            numbers_F=partial(sample_numbers, self.sampler, n_F),
-            numbers_G=partial(sample_numbers, self.sampler, n_G),
+            numbers_F=partial(sample_numbers, self.sampler, n_F, self.outer_numbers),
+            numbers_G=partial(sample_numbers, self.sampler, n_G, self.inner_numbers),
             mean_F=partial(exact_mean, self.outer_data),
             mean_G=partial(exact_mean, self.inner_data),
             blocks_F=partial(Blocks, self.outer_data),
@@ -171,7 +174,11 @@ def traced(problem: Problem | Oracle, sampler: str | Sampler) -> Traced:
             f"the first argument must be a bilax.Problem; got {type(problem).__name__}. (A bilax.Oracle of your own "
             "will do, too.)"
         )
-    return TracedProblem(problem.functions, resolve(sampler), problem.outer_data, problem.inner_data)
+    sampler = resolve(sampler)
+    if not hasattr(sampler, "arrange"):
+        return TracedProblem(problem.functions, sampler, problem.outer_data, problem.inner_data)
+    (outer, outer_numbers), (inner, inner_numbers) = map(sampler.arrange, (problem.outer_data, problem.inner_data))
+    return TracedProblem(problem.functions, sampler, outer, inner, outer_numbers, inner_numbers)
 
 
 def at_two_points(fn: Callable[..., T], new: tuple, old: tuple) -> tuple[T, T]:

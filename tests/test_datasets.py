@@ -358,9 +358,3 @@ def test_the_digits_are_those_of_scikit_learn_wherever_their_file_lies(monkeypat
     np.testing.assert_array_equal(module._table(), expected)
     monkeypatch.setattr(module.Path, "is_file", lambda path: False)
     np.testing.assert_array_equal(module._table(), expected)
-
-
-def test_digits_without_scikit_learn(monkeypatch):
-    monkeypatch.setattr(importlib.import_module("bilax.datasets.digits"), "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match="come with scikit-learn"):
-        datasets.digits()

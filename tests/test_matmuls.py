@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bilax.numerics.matmuls import share_products
+from bilax.numerics.matmuls import fast_products
 
 rng = np.random.default_rng(0)
 X = jnp.asarray(rng.normal(size=(40, 5)))
@@ -66,26 +66,26 @@ def network_hvp(first, second):
 )
 def test_same_results_from_fewer_products(fn, arguments, before, after):
     assert products(fn, *arguments) == before
-    assert products(share_products(fn), *arguments) == after
+    assert products(fast_products(fn), *arguments) == after
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), fn(*arguments), share_products(fn)(*arguments)
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), fn(*arguments), fast_products(fn)(*arguments)
     )
 
 
 def test_pairs_that_would_wait_for_each_other():
     assert products(crossed, v, w) == 6
-    assert products(share_products(crossed), v, w) == 5
-    for a, b in zip(crossed(v, w), share_products(crossed)(v, w), strict=True):
+    assert products(fast_products(crossed), v, w) == 5
+    for a, b in zip(crossed(v, w), fast_products(crossed)(v, w), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 def test_any_loss_profits():
     first, second = W, jnp.asarray(rng.normal(size=(3, 2)))
-    assert products(share_products(network_hvp), first, second) < products(network_hvp, first, second)
+    assert products(fast_products(network_hvp), first, second) < products(network_hvp, first, second)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10),
         network_hvp(first, second),
-        share_products(network_hvp)(first, second),
+        fast_products(network_hvp)(first, second),
     )
 
 
@@ -93,7 +93,7 @@ def test_it_is_an_ordinary_function():
     def fn(a, b):
         return jnp.sum(jnp.sin(X @ a) * (X @ b))
 
-    one = share_products(fn)
+    one = fast_products(fn)
     np.testing.assert_allclose(jax.jit(one)(v, w), fn(v, w))
     np.testing.assert_allclose(jax.grad(one)(v, w), jax.grad(fn)(v, w))
     np.testing.assert_allclose(jax.hessian(one)(v, w), jax.hessian(fn)(v, w), atol=1e-12)
@@ -106,6 +106,44 @@ def test_what_a_function_prints_is_kept(capfd):
         jax.debug.print("seen {}", a[0] * 0 + 1)
         return X @ a, X @ b
 
-    jax.block_until_ready(share_products(fn)(v, w))
+    jax.block_until_ready(fast_products(fn)(v, w))
     jax.effects_barrier()
     assert "seen 1.0" in capfd.readouterr().out
+
+
+WIDE = jnp.asarray(rng.normal(size=(20, 16)))
+FLAT = jnp.asarray(rng.normal(size=15))
+
+
+@pytest.mark.parametrize(
+    ("fn", "argument", "turned"),
+    [
+        (lambda W: X @ W, V, 1),
+        (lambda W: X @ W.reshape(5, 3), FLAT, 1),  # weights that are one vector
+        (lambda W: jax.vmap(lambda row: row @ W)(X), V, 1),  # a loss of one sample, mapped
+        (lambda W: jax.grad(lambda W: jnp.sum(jnp.sin(WIDE @ W)))(W), WIDE[:16, :3], 2),  # forward and backward
+        (lambda W: jax.jvp(jax.grad(lambda W: jnp.sum(jnp.sin(WIDE @ W))), (W,), (W,))[1], WIDE[:16, :3], 2),
+        (lambda R: X.T @ jnp.sin(R), jnp.sin(X[:, :3]), 0),  # R is more than half of X
+        (lambda A: A @ X.T, A, 0),  # as it should be
+        (lambda A: jax.grad(lambda A: jnp.sum(jnp.sin(A @ X.T)))(A), A, 0),
+        (lambda W: jnp.einsum("fc,sf->cs", W, X), V, 1),
+        (lambda W: jnp.einsum("sf,fcd->scd", X, W), jnp.stack([V, V], -1), 1),
+        (lambda v: X @ v, v, 0),  # vectors
+        (lambda W: jnp.einsum("bij,jk->bik", T, W), V, 0),  # no matrix
+        (lambda W: jnp.einsum("bij,bjk->bik", T, jnp.stack([W] * 3)), V, 0),
+    ],
+)
+def test_the_larger_factor_is_read_as_it_lies(fn, argument, turned):
+    fast = fast_products(fn)
+    assert str(jax.make_jaxpr(fast)(argument)).count("optimization_barrier") == 2 * turned
+    for wrap in (lambda fn: fn, jax.jit, jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(wrap(fast)(argument), wrap(fn)(argument), rtol=1e-12, atol=1e-12)
+    pair = jnp.stack([argument, 2 * argument])
+    np.testing.assert_allclose(jax.vmap(fast)(pair), jax.vmap(fn)(pair), rtol=1e-12, atol=1e-12)
+
+
+def test_a_loss_without_products_is_left_alone():
+    def fn(a):
+        return jax.grad(lambda a: jnp.sum(jnp.sin(a) * X))(a)
+
+    assert str(jax.make_jaxpr(fast_products(fn))(X)) == str(jax.make_jaxpr(fn)(X))

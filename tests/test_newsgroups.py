@@ -143,8 +143,8 @@ def test_newsgroups_without_a_network(monkeypatch, tmp_path):
 
 
 def test_without_scikit_learn(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.model_selection", None)
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    for name in ("sklearn", "sklearn.model_selection", "sklearn.datasets"):
+        monkeypatch.setitem(sys.modules, name, None)
     for load in (datasets.digits, datasets.digit_documents, datasets.newsgroups):
         with pytest.raises(ImportError, match=r"pip install 'bilax\[data\]'"):
             load()

@@ -129,7 +129,7 @@ def test_exact_passes_in_chunks(monkeypatch, case, chunk):
     )
 
 
-@pytest.mark.parametrize("sampler", ["iid", "epoch", "full"])
+@pytest.mark.parametrize("sampler", ["iid", "epoch", "blocks", "block-epoch", "full"])
 def test_draws_can_tell_their_sample_numbers(sampler):
     oracle = make_oracle(PROBLEM_CASES[0].problem, sampler)
     for k in range(3):

@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bilax.sampling import keys
-from bilax.sampling.samplers import SAMPLERS, _divmod_product, epoch, epoch_index, full, iid, resolve
+from bilax.sampling.samplers import SAMPLERS, Blocks, _divmod_product, block, epoch, epoch_index, full, iid, resolve
+from bilax.sparse import Rows
 
 
 def stream_of(n, size, positions, seed=0, start=0):
@@ -168,7 +170,9 @@ def test_draws_of_neighbours_are_independent():
 
 
 def test_unknown_sampler():
-    with pytest.raises(ValueError, match=r"unknown sampler 'random'; choose one of 'iid', 'epoch', 'full'"):
+    with pytest.raises(
+        ValueError, match=r"unknown sampler 'random'; choose one of 'iid', 'epoch', 'blocks', 'block-epoch', 'full'"
+    ):
         resolve("random")
     assert all(resolve(name) is sampler for name, sampler in SAMPLERS.items())
     assert resolve(iid) is iid
@@ -177,3 +181,58 @@ def test_unknown_sampler():
 def test_epoch_refuses_a_batch_larger_than_the_data():
     with pytest.raises(ValueError, match=r"a batch of 11 samples was asked for, but the data hold 10"):
         epoch(jnp.arange(10), keys.root(0), 11)
+
+
+@pytest.mark.parametrize(("n", "size"), [(12, 4), (13, 4), (7, 7), (5, 1), (9, 5)])
+def test_blocks_are_unbiased(n, size):
+    """By enumeration: over all places where a block can start, every sample is met equally often, whatever is left over."""
+    starts = jnp.arange(n, dtype=jnp.uint32)
+    blocks = np.stack([block(jnp.arange(n), start, size) for start in starts])
+    assert (np.bincount(blocks.ravel(), minlength=n) == size).all()
+    np.testing.assert_array_equal(blocks, jax.vmap(lambda start: block(jnp.arange(n), start, size))(starts))
+
+
+@pytest.mark.parametrize("each_once", [False, True])
+def test_blocks_start_anywhere(each_once):
+    sampler = Blocks(each_once=each_once)
+    for position in (0, 1, 7):
+        starts = jax.vmap(lambda seed, at=position: sampler.start(keys.at(keys.root(seed), at), 3, 10))(
+            jnp.arange(20_000)
+        )
+        counts = np.bincount(starts, minlength=10)
+        assert ((counts - 2000) ** 2 / 2000).sum() < 33.7  # 9 degrees of freedom: exceeded once in 10,000
+
+
+@pytest.mark.parametrize(("n", "size"), [(12, 4), (13, 4), (9, 9), (20, 1)])
+def test_block_epochs_meet_no_sample_twice_in_a_pass(n, size):
+    draw = jax.jit(lambda t: Blocks(each_once=True)(jnp.arange(n), keys.at(keys.root(0), t), size))
+    batches = np.stack([draw(t) for t in range(50 * (n // size))]).reshape(50, -1)
+    for once in batches:
+        assert len(set(once)) == n - n % size
+    assert len({tuple(once) for once in batches}) > 1
+    assert (np.bincount(batches.ravel(), minlength=n) > 0).all()  # nobody is left out of all passes
+
+
+def test_blocks_are_laid_out_once_and_remember_the_numbers():
+    data = {"a": jnp.arange(50), "b": jnp.arange(100.0).reshape(50, 2)}
+    arranged, order = Blocks(seed=3).arrange(data)
+    np.testing.assert_array_equal(arranged["a"], order)
+    np.testing.assert_array_equal(arranged["b"], data["b"][order])
+    assert sorted(np.asarray(order)) == list(range(50))
+    assert not (order == Blocks(seed=4).arrange(data)[1]).all()
+    batch = Blocks(seed=3)(arranged, keys.at(keys.root(0), 0), 8)
+    np.testing.assert_array_equal(batch["b"], data["b"][batch["a"]])
+
+
+def test_a_block_larger_than_the_data_is_refused():
+    with pytest.raises(ValueError, match="a batch of 6 samples was asked for, but the data hold 5"):
+        Blocks()(jnp.arange(5), keys.root(0), 6)
+
+
+def test_sparse_rows_in_blocks():
+    dense = np.diag(np.arange(1.0, 11))
+    rows = Rows.from_scipy(scipy.sparse.csr_array(dense))
+    arranged, order = Blocks().arrange(rows)
+    for start in (0, 4, 8):
+        batch = block(arranged, jnp.uint32(start), 4)
+        np.testing.assert_array_equal(batch @ jnp.eye(10), dense[order[(start + np.arange(4)) % 10]])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bilax.numerics.matmuls import share_products
+from bilax.numerics.matmuls import fast_products
 from bilax.numerics.tree import axpy, norm, scale, vdot
 from bilax.types import PyTree
 
@@ -37,7 +37,7 @@ def forward_over_reverse(G: Loss) -> Products:
         (_, G_y), (Jr, Hr) = jax.jvp(lambda y: jax.grad(G, argnums=(0, 1))(x, y, batch), (y,), (r,))
         return G_y, Hr, Jr
 
-    return Products(*(_explained(share_products(fn)) for fn in (hvp, jvp, linearize)))
+    return Products(*(_explained(fast_products(fn)) for fn in (hvp, jvp, linearize)))
 
 
 def reverse_over_reverse(G: Loss) -> Products:
@@ -52,7 +52,7 @@ def reverse_over_reverse(G: Loss) -> Products:
         return G_y, Hr, Jr
 
     products = jax.grad(along, argnums=1), jax.grad(along, argnums=0), linearize
-    return Products(*(share_products(fn) for fn in products))
+    return Products(*(fast_products(fn) for fn in products))
 
 
 def central_differences(G: Loss, radius: float | None = None) -> Products:

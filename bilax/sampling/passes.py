@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from bilax.numerics.memory import bytes_of
 from bilax.numerics.tree import axpy, scale, size
-from bilax.sparse import is_rows
+from bilax.sampling.samplers import rows_from
 from bilax.types import PyTree, Scalar
 
 CHUNK_BYTES = 2**25  # a pass over all data takes at most so many bytes of them at a time
@@ -73,17 +72,8 @@ class Blocks:
         return jax.lax.cond(jnp.asarray(i) == self.count - 1, lambda: fn(self.last()), lambda: fn(self.whole(i)))
 
     def whole(self, i: Scalar) -> PyTree:
-        return _slice(self.data, jnp.asarray(i) * self.length, self.length)
+        return rows_from(self.data, jnp.asarray(i) * self.length, self.length)
 
     def last(self) -> PyTree:
         """Return the short block."""
-        return _slice(self.data, size(self.data) - self.short, self.short)
-
-
-def _slice(data: PyTree, start: Any, length: int) -> PyTree:
-    def rows(leaf: Any) -> Any:
-        if is_rows(leaf):
-            return leaf[start + jnp.arange(length)]
-        return jax.lax.dynamic_slice_in_dim(leaf, start, length)
-
-    return jax.tree.map(rows, data, is_leaf=is_rows)
+        return rows_from(self.data, size(self.data) - self.short, self.short)
