@@ -1,23 +1,28 @@
 """The only door between a problem and an algorithm: draw a batch, differentiate on it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from bilax.numerics.constraints import on_the_set
+from bilax.numerics.layout import OfTurned, OntoTurned, Way, ways
 from bilax.numerics.matmuls import fast_products
+from bilax.numerics.memory import bytes_of
 from bilax.numerics.second_derivatives import Products
-from bilax.numerics.tree import size
+from bilax.numerics.tree import size as size_of
 from bilax.problem import Functions, Loss, Problem, unconstrained
 from bilax.sampling.passes import Blocks, exact_mean
-from bilax.sampling.samplers import Sampler, resolve, sample_numbers
+from bilax.sampling.samplers import GATHERING, Sampler, resolve, sample_numbers, take
+from bilax.sparse import is_rows
 from bilax.types import PyTree, Scalar
 
 T = TypeVar("T")
+
+AHEAD_BYTES = 2**23  # of batches, at most, that are gathered before a loop over them begins
 
 
 def _cholesky(H: jax.Array) -> Callable[[jax.Array], jax.Array]:
@@ -92,6 +97,18 @@ class TracedProblem:
     outer_numbers: jax.Array | None = None  # of the samples, where a sampler has laid them out in another order
     inner_numbers: jax.Array | None = None
 
+    def ways(self, x: PyTree, y: PyTree) -> tuple[Way, ...]:
+        """Return how the inner loss wants each leaf of y turned."""
+        some = jax.eval_shape(lambda data: take(data, jnp.zeros(2, jnp.int32)), self.inner_data)
+        leaves, structure = jax.tree.flatten((x, y, some))
+        return _ways(self.functions.G, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
+
+    def turned(self) -> "TracedProblem":
+        """Return the problem of variables with turned leaves in y."""
+        f = self.functions
+        project_y = f.project_y if f.project_y is unconstrained else OntoTurned(f.project_y)
+        return replace(self, functions=f._replace(F=OfTurned(f.F), G=OfTurned(f.G), project_y=project_y))
+
     def oracle(self) -> Oracle:
         F, G = _scalar("outer_loss", self.functions.F), _scalar("inner_loss", self.functions.G)
         products, tangent = self.functions.second_derivatives(G), everywhere
@@ -103,10 +120,10 @@ class TracedProblem:
         project_y = like("project_y", self.functions.project_y)
         if project_y is not unconstrained:
             products, tangent = on_the_set(products, jax.grad(G, argnums=1), project_y)
-        n_F, n_G = size(self.outer_data), size(self.inner_data)
+        n_F, n_G = size_of(self.outer_data), size_of(self.inner_data)
         return Oracle(
-            draw_F=partial(_batch, self.sampler, self.outer_data),
-            draw_G=partial(_batch, self.sampler, self.inner_data),
+            draw_F=Draw(self.sampler, self.outer_data),
+            draw_G=Draw(self.sampler, self.inner_data),
             grad_F=fast_products(jax.grad(F, argnums=(0, 1))),
             grad_G=fast_products(jax.grad(G, argnums=1)),
             hvp_G=products.hvp,
@@ -127,6 +144,15 @@ class TracedProblem:
             size_F=n_F,
             size_G=n_G,
         )
+
+
+@lru_cache(maxsize=64)
+def _ways(G: Loss, structure: Any, leaves: tuple) -> tuple[Way, ...]:
+    x, y, batch = structure.unflatten([jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
+    try:
+        return tuple(ways(G, x, y, batch))
+    except Exception:  # what is wrong with the loss is told where it is used
+        return ((),) * len(jax.tree.leaves(y))
 
 
 @jax.tree_util.register_pytree_node_class
@@ -175,9 +201,10 @@ def traced(problem: Problem | Oracle, sampler: str | Sampler) -> Traced:
             "will do, too.)"
         )
     sampler = resolve(sampler)
-    if not hasattr(sampler, "arrange"):
+    arrange = getattr(sampler, "arrange", None)
+    if arrange is None:
         return TracedProblem(problem.functions, sampler, problem.outer_data, problem.inner_data)
-    (outer, outer_numbers), (inner, inner_numbers) = map(sampler.arrange, (problem.outer_data, problem.inner_data))
+    (outer, outer_numbers), (inner, inner_numbers) = map(arrange, (problem.outer_data, problem.inner_data))
     return TracedProblem(problem.functions, sampler, outer, inner, outer_numbers, inner_numbers)
 
 
@@ -219,15 +246,43 @@ class Counts:
 KINDS = tuple(Counts.__dataclass_fields__)  # the columns of Table 1
 
 
-def _batch(sampler: Sampler, data: PyTree, key: Any, size: int) -> PyTree:
-    """Draw; refuse, while tracing, what is no batch."""
-    batch = sampler(data, key, size)
-    if jax.tree.structure(batch) != jax.tree.structure(data):
-        raise TypeError(
-            f"a sampler (data, key, size) must return a batch like the data, {jax.tree.structure(data)}; "
-            f"{getattr(sampler, '__name__', sampler)!r} returned {batch!r}."
-        )
-    return batch
+@dataclass(frozen=True)
+class Draw:
+    """Draws batches of some data: ``draw(key, size)``."""
+
+    sampler: Sampler
+    data: PyTree
+
+    def __call__(self, key: Any, size: int) -> PyTree:
+        """Draw; refuse, while tracing, what is no batch."""
+        batch = self.sampler(self.data, key, size)
+        if jax.tree.structure(batch) != jax.tree.structure(self.data):
+            raise TypeError(
+                f"a sampler (data, key, size) must return a batch like the data, {jax.tree.structure(self.data)}; "
+                f"{getattr(self.sampler, '__name__', self.sampler)!r} returned {batch!r}."
+            )
+        return batch
+
+    def ahead(self, keys: Any, size: int) -> PyTree | None:
+        """Return the batches of all keys, gathered at once: many small gathers take several times as long as one large.
+        Return None where there is nothing to gain, or too much memory to pay."""
+        if self.sampler not in GATHERING or any(map(is_rows, jax.tree.leaves(self.data, is_leaf=is_rows))):
+            return None
+        bytes_ahead = bytes_of(self.data) * size * len(keys) // size_of(self.data)
+        return jax.vmap(lambda key: self(key, size))(keys) if bytes_ahead <= AHEAD_BYTES else None
+
+
+def each_batch(draw: Callable[..., PyTree], keys: Any, size: int) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
+    """Return what a loop over ``keys`` goes through, and the function that makes a batch of each.
+
+    >>> from bilax.sampling.samplers import full
+    >>> draw = Draw(full, jnp.arange(3))
+    >>> through, batch_of = each_batch(draw, jax.random.split(jax.random.key(0), 2), 3)
+    >>> jax.lax.scan(lambda total, item: (total + batch_of(item).sum(), None), 0, through)[0]
+    Array(6, dtype=int32)
+    """
+    gathered = draw.ahead(keys, size) if isinstance(draw, Draw) else None
+    return (keys, lambda key: draw(key, size)) if gathered is None else (gathered, lambda batch: batch)
 
 
 def like(name: str, project: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:

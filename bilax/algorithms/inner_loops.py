@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from bilax.numerics.tree import real, zeros_like
 from bilax.optimisers import Step, descend
-from bilax.oracle import Oracle
+from bilax.oracle import Oracle, each_batch
 from bilax.sampling import keys
 from bilax.types import Key, PyTree, Scalar
 
@@ -20,14 +20,16 @@ def sgd(
     Returns the last y, what the optimiser of y remembers, and the last gradient.
     """
 
+    through, batch_of = each_batch(oracle.draw_G, keys.for_loop(key, T), S)
+
     def once(carry, at_t):
         y, memory, _ = carry
-        t, key_t = at_t
-        u = oracle.grad_G(x, y, oracle.draw_G(key_t, S))
+        t, item = at_t
+        u = oracle.grad_G(x, y, batch_of(item))
         return (*descend(step, memory, u, y, oracle.project_y, decay(t, exponent)), u), None
 
     start = (y, memory, zeros_like(y))
-    (y, memory, u), _ = jax.lax.scan(once, start, (jnp.arange(T), keys.for_loop(key, T)))
+    (y, memory, u), _ = jax.lax.scan(once, start, (jnp.arange(T), through))
     return y, memory, u
 
 

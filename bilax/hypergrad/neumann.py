@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from bilax.numerics.tree import axpy, mean, norm, scale, size
-from bilax.oracle import Counts, Oracle
+from bilax.oracle import Counts, Oracle, each_batch
 from bilax.sampling.samplers import take
 from bilax.types import Key, PyTree, Scalar
 
@@ -43,16 +43,18 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> 
     F_x, F_y = oracle.grad_F(x, y, B.F)  # line 2
     r_0 = oracle.tangent(x, y, B.G, F_y)
 
-    def factor(carry, key):  # lines 3-6
+    through, batch_of = each_batch(oracle.draw_G, B.H, B.S)
+
+    def factor(carry, item):  # lines 3-6
         r, total, before, growth = carry
-        B_j = oracle.draw_G(key, B.S)
+        B_j = batch_of(item)
         r_next = axpy(-eta, oracle.hvp_G(x, y, B_j, r), r)
         after = norm(r_next)
         return (r_next, axpy(1, r_next, total), after, jnp.maximum(growth, ratio(after, before))), None
 
     first = norm(r_0)
     start = (r_0, r_0, first, jnp.zeros_like(first))
-    (_, total, last, growth), _ = jax.lax.scan(factor, start, B.H, unroll=B.H.shape[0] <= SHORT)
+    (_, total, last, growth), _ = jax.lax.scan(factor, start, through, unroll=B.H.shape[0] <= SHORT)
     M_Q = scale(eta, total)  # line 7
     value = axpy(-1, oracle.jvp_G(x, y, B.G, M_Q), F_x)  # line 8
     return Estimate(value, growth, ratio(last, first))

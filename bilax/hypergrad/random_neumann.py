@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from bilax.hypergrad.neumann import Estimate, ratio
 from bilax.numerics.tree import axpy, norm, scale, size
-from bilax.oracle import Counts, Oracle
+from bilax.oracle import Counts, Oracle, each_batch
 from bilax.types import Key, PyTree, Scalar
 
 
@@ -37,9 +37,12 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> 
     F_x, F_y = oracle.grad_F(x, y, B.F)
     r_0 = oracle.tangent(x, y, B.G, F_y)
 
+    through, batch_of = each_batch(oracle.draw_G, B.H, B.S)
+
     def factor(i, carry):
         r, before, growth = carry
-        r_next = axpy(-eta, oracle.hvp_G(x, y, oracle.draw_G(B.H[i], B.S), r), r)
+        B_i = batch_of(jax.tree.map(lambda leaf: leaf[i], through))
+        r_next = axpy(-eta, oracle.hvp_G(x, y, B_i, r), r)
         after = norm(r_next)
         return r_next, after, jnp.maximum(growth, ratio(after, before))
 

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
-from jax.extend.core.primitives import dot_general_p, transpose_p
+from jax.extend.core.primitives import dot_general_p, reshape_p, transpose_p
 from jax.interpreters.partial_eval import dce_jaxpr
 
 F = TypeVar("F", bound=Callable)
@@ -56,7 +56,7 @@ def fast_products(fn: F) -> F:
         if closed.effects:
             return fn(*arguments)
         leaves = jax.tree.leaves(arguments)
-        flat = jax.make_jaxpr(lambda *leaves: _written_out(closed, leaves))(*leaves)
+        flat = jax.make_jaxpr(lambda *leaves: written_out(closed, leaves))(*leaves)
         # What nobody needs would be computed, too, when it is joined with products that are needed.
         jaxpr, _ = dce_jaxpr(flat.jaxpr, [True] * len(flat.jaxpr.outvars), instantiate=True)
         if any(eqn.primitive.name == "custom_lin" for eqn in jaxpr.eqns):
@@ -70,14 +70,36 @@ def fast_products(fn: F) -> F:
     return call  # type: ignore[return-value]
 
 
-def _written_out(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[Any]:
-    """Evaluate a jaxpr, with the jitted functions that it calls as part of it."""
+def written_out(closed: ClosedJaxpr, arguments: Sequence[Any], origins: dict[int, Any] | None = None) -> list[Any]:
+    """Evaluate a jaxpr, with the jitted functions that it calls as part of it, and axes reordered at most once."""
+    origins = {} if origins is None else origins
     values = Values(zip((*closed.jaxpr.constvars, *closed.jaxpr.invars), (*closed.consts, *arguments), strict=True))
     for eqn in closed.eqns:
-        inputs, jitted = values.of(eqn.invars), eqn.primitive.name in ("jit", "pjit")
-        outputs = _written_out(eqn.params["jaxpr"], inputs) if jitted else _apply(eqn, inputs)
+        inputs = values.of(eqn.invars)
+        if eqn.primitive.name in ("jit", "pjit"):
+            outputs = written_out(eqn.params["jaxpr"], inputs, origins)
+        elif eqn.primitive in (reshape_p, transpose_p):
+            outputs = [_reordered(eqn, inputs[0], origins)]
+        else:
+            outputs = _apply(eqn, inputs)
         values.update(zip(eqn.outvars, outputs, strict=True))
     return values.of(closed.jaxpr.outvars)
+
+
+def _reordered(eqn: JaxprEqn, array: Any, origins: dict[int, Any]) -> Any:
+    """Reshape or transpose, in one go with what made the array, if that was of the same kind."""
+    kind, source, order = origins.get(id(array), (None, None, ()))[:3]
+    together = kind is eqn.primitive
+    origin = source if together else array
+    if eqn.primitive is reshape_p:
+        order = shape = eqn.params["new_sizes"]
+        out = origin if origin.shape == shape else origin.reshape(shape)
+    else:
+        order = tuple(order[axis] for axis in eqn.params["permutation"]) if together else eqn.params["permutation"]
+        out = origin if order == tuple(range(len(order))) else origin.transpose(order)
+    if out is not origin:
+        origins[id(out)] = eqn.primitive, origin, order, out  # kept alive, so that its id stays its own
+    return out
 
 
 def _compute(eqns: Sequence[JaxprEqn], values: Values) -> None:
@@ -128,7 +150,7 @@ def _turned(product: JaxprEqn, factors: list[Any], side: int) -> jax.Array:
     last = [small.ndim - 1] == list(contracted[side])
     if batched[0] or large.ndim != 2 or len(contracted[0]) != 1 or not free or (side == 0 and last):
         return _apply(product, factors)[0]
-    if large.size < 2 * small.size:
+    if large.size < 2 * small.size or large.shape[contracted[1 - side][0]] == 1:
         return _apply(product, factors)[0]
     # The compiler would turn a mere transpose back.
     small = jax.lax.optimization_barrier(small.transpose((*free, *contracted[side])))

@@ -14,8 +14,10 @@ import jax.numpy as jnp
 from bilax.algorithms.protocol import Algorithm, Info
 from bilax.hypergrad import auto_eta
 from bilax.hyperparameters import Auto, names_of, with_values
+from bilax.numerics.layout import Turned, turn, turn_back
 from bilax.numerics.tree import where
-from bilax.oracle import KINDS, Counts, Oracle, Traced
+from bilax.optimisers import is_optimiser
+from bilax.oracle import KINDS, Counts, Oracle, Traced, TracedProblem
 from bilax.sampling import keys
 from bilax.types import Key, PyTree, Scalar
 
@@ -80,6 +82,30 @@ def take_step(
     return state, Memory(curvature, memory.estimated | (info.norm_v > 0)), info
 
 
+def arranged(problem: Traced, algorithm: Algorithm, state: Any, memory: Memory) -> tuple[Traced, Any, Memory]:
+    """Return the problem, and state and memory, with y in the order in which products read it.
+
+    Only for the library's own methods, which look at y through functions of trees alone, and only without an optimiser
+    of y, which may look at shapes.
+    """
+    own = type(algorithm).__module__.startswith("bilax.algorithms.")
+    plain = not any(is_optimiser(getattr(algorithm, name)) for name in names_of("inner_step", algorithm))
+    if not (isinstance(problem, TracedProblem) and own and plain):
+        return problem, state, memory
+    found = problem.ways(state.x, state.y)
+    if not any(found):
+        return problem, state, memory
+    problem = problem.turned()
+
+    def fresh(x: PyTree, y: PyTree) -> tuple[Any, Memory]:
+        leaves, structure = jax.tree.flatten(y)
+        turned = [Turned.of(leaf, way) if way else leaf for leaf, way in zip(leaves, found, strict=True)]
+        new = algorithm.init(problem.oracle(), x, structure.unflatten(turned))
+        return new, fresh_memory(algorithm, new)
+
+    return problem, *turn((state, memory), like=jax.eval_shape(fresh, state.x, state.y))
+
+
 @partial(jax.jit, inline=True)  # traced once for all programs that take it
 def _step(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, memory: Memory):
     return take_step(problem.oracle(), algorithm, stream, state, memory)
@@ -97,7 +123,12 @@ jit = partial(jax.jit, compiler_options=_LEVEL)
 
 def begin(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, memory: Memory) -> LoopState:
     """Return the loop before the first step; what a step would tell is not known yet, only its shape."""
-    _, _, told = jax.eval_shape(_step, problem, algorithm, stream, state, memory)
+
+    def first(state: Any, memory: Memory) -> Info:
+        arrangement, *arguments = arranged(problem, algorithm, state, memory)
+        return _step(arrangement, algorithm, stream, *arguments)[-1]
+
+    told = jax.eval_shape(first, state, memory)
     info = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), told)
     no = jnp.zeros((), bool)
     return LoopState(state, memory, info, _none(), ~no, no, no)
@@ -120,6 +151,9 @@ def advance(
     one: a run is a function of its start and of the stream.
     """
 
+    problem, state, memory = arranged(problem, algorithm, loop.state, loop.memory)
+    loop = loop._replace(state=state, memory=memory)
+
     def step(loop: LoopState) -> LoopState:
         state, memory, info = _step(problem, algorithm, stream, loop.state, loop.memory)
         grew = info.own.get("diverging", jnp.zeros((), bool)) & jnp.logical_not(warned)
@@ -132,7 +166,8 @@ def advance(
         return loop.finite & ~loop.converged & ~loop.grew & (loop.state.k < stop)
 
     no = jnp.zeros((), bool)
-    return jax.lax.while_loop(goes_on, step, loop._replace(calls=_none(), finite=~no, converged=no, grew=no))
+    loop = loop._replace(calls=_none(), finite=~no, converged=no, grew=no)
+    return turn_back(jax.lax.while_loop(goes_on, step, loop))
 
 
 @jit
@@ -140,6 +175,8 @@ def advance_while_finite(
     problem: Traced, algorithm: Algorithm, stream: jax.Array, loop: LoopState, stop: Scalar
 ) -> LoopState:
     """Take steps until k = stop or until the next state is not finite, and return the last one that is."""
+    problem, state, memory = arranged(problem, algorithm, loop.state, loop.memory)
+    loop = loop._replace(state=state, memory=memory, calls=_none())
 
     def step(carry: tuple[LoopState, jax.Array]) -> tuple[LoopState, jax.Array]:
         loop, _ = carry
@@ -151,7 +188,7 @@ def advance_while_finite(
     def goes_on(carry: tuple[LoopState, jax.Array]) -> jax.Array:
         return carry[1] & (carry[0].state.k < stop)
 
-    return jax.lax.while_loop(goes_on, step, (loop._replace(calls=_none()), jnp.ones((), bool)))[0]
+    return turn_back(jax.lax.while_loop(goes_on, step, (loop, jnp.ones((), bool)))[0])
 
 
 def record(
@@ -164,25 +201,28 @@ def record(
 ) -> tuple[Any, Info, PyTree]:
     """Take so many steps whatever happens; return the last state, every `Info`, and what was observed before each."""
 
+    problem, state, memory = arranged(problem, algorithm, state, fresh_memory(algorithm, state))
+
     def step(carry: tuple[Any, Memory], _: None) -> tuple[tuple[Any, Memory], tuple[Info, PyTree]]:
-        seen = observe(carry[0])
+        seen = observe(turn_back(carry[0]))
         state, memory, info = _step(problem, algorithm, stream, *carry)
         return (state, memory), (info, seen)
 
-    (state, _), (infos, seen) = jax.lax.scan(step, (state, fresh_memory(algorithm, state)), length=steps)
-    return state, infos, seen
+    (state, _), (infos, seen) = jax.lax.scan(step, (state, memory), length=steps)
+    return turn_back(state), infos, seen
 
 
 def repeat(
     problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, memory: Memory, steps: Scalar
 ) -> tuple[Any, Memory, jax.Array]:
     """Take so many steps; return the last state and memory, and whether all norms were finite."""
+    problem, state, memory = arranged(problem, algorithm, state, memory)
 
     def step(_: Any, carry: tuple[Any, Memory, jax.Array]) -> tuple[Any, Memory, jax.Array]:
         state, memory, info = _step(problem, algorithm, stream, *carry[:2])
         return state, memory, carry[2] & is_finite(info)
 
-    return jax.lax.fori_loop(0, steps, step, (state, memory, jnp.ones((), bool)))
+    return turn_back(jax.lax.fori_loop(0, steps, step, (state, memory, jnp.ones((), bool))))
 
 
 @jax.jit

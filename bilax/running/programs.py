@@ -6,6 +6,7 @@ that is written anew for every call of `solve` would fill the memory.
 
 from collections.abc import Hashable
 
+from bilax import oracle
 from bilax.hypergrad import estimators
 from bilax.running import eta_warnings, inspection, loop
 
@@ -31,4 +32,5 @@ def make_room(functions: Hashable) -> None:
             estimators._estimate,
         ):
             program.clear_cache()  # type: ignore[attr-defined]
+        oracle._ways.cache_clear()
     _seen.add(functions)

@@ -99,6 +99,7 @@ SAMPLERS: dict[str, Sampler] = {
     "block-epoch": Blocks(each_once=True),
     "full": full,
 }
+GATHERING = (iid, epoch)  # those that pick single samples
 
 
 def resolve(sampler: str | Sampler) -> Sampler:
