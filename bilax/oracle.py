@@ -246,7 +246,7 @@ class Counts:
 KINDS = tuple(Counts.__dataclass_fields__)  # the columns of Table 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Draw:
     """Draws batches of some data: ``draw(key, size)``."""
 
@@ -278,8 +278,8 @@ def each_batch(draw: Callable[..., PyTree], keys: Any, size: int) -> tuple[PyTre
     >>> from bilax.sampling.samplers import full
     >>> draw = Draw(full, jnp.arange(3))
     >>> through, batch_of = each_batch(draw, jax.random.split(jax.random.key(0), 2), 3)
-    >>> jax.lax.scan(lambda total, item: (total + batch_of(item).sum(), None), 0, through)[0]
-    Array(6, dtype=int32)
+    >>> int(jax.lax.scan(lambda total, item: (total + batch_of(item).sum(), None), 0, through)[0])
+    6
     """
     gathered = draw.ahead(keys, size) if isinstance(draw, Draw) else None
     return (keys, lambda key: draw(key, size)) if gathered is None else (gathered, lambda batch: batch)

@@ -415,7 +415,7 @@ def test_a_start_outside_of_its_set_is_taken_and_the_first_step_brings_it_in():
         row(
             {"sampler": None},
             ValueError,
-            r"unknown sampler None; choose one of 'iid', 'epoch', 'full', or pass",
+            r"unknown sampler None; choose one of 'iid', 'epoch', 'blocks', 'block-epoch', 'full', or pass",
             id="sampler None",
         ),
         row({"sampler": "IID"}, ValueError, r"unknown sampler 'IID'; choose one of 'iid'", id="sampler in capitals"),

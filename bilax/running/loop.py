@@ -16,7 +16,7 @@ from bilax.hypergrad import auto_eta
 from bilax.hyperparameters import Auto, names_of, with_values
 from bilax.numerics.layout import Turned, turn, turn_back
 from bilax.numerics.tree import where
-from bilax.optimisers import is_optimiser
+from bilax.optimisers import Optimiser
 from bilax.oracle import KINDS, Counts, Oracle, Traced, TracedProblem
 from bilax.sampling import keys
 from bilax.types import Key, PyTree, Scalar
@@ -85,11 +85,12 @@ def take_step(
 def arranged(problem: Traced, algorithm: Algorithm, state: Any, memory: Memory) -> tuple[Traced, Any, Memory]:
     """Return the problem, and state and memory, with y in the order in which products read it.
 
-    Only for the library's own methods, which look at y through functions of trees alone, and only without an optimiser
-    of y, which may look at shapes.
+    Only for the library's own methods, which look at y through functions of trees alone; not for those that number its
+    entries, as a dense Hessian does, and not with an optimiser of y, which may look at shapes.
     """
-    own = type(algorithm).__module__.startswith("bilax.algorithms.")
-    plain = not any(is_optimiser(getattr(algorithm, name)) for name in names_of("inner_step", algorithm))
+    about = getattr(algorithm, "about", None)
+    own = type(algorithm).__module__.startswith("bilax.algorithms.") and about and "HINV" not in about.calls
+    plain = not any(isinstance(getattr(algorithm, name), Optimiser) for name in names_of("inner_step", algorithm))
     if not (isinstance(problem, TracedProblem) and own and plain):
         return problem, state, memory
     found = problem.ways(state.x, state.y)
