@@ -5,6 +5,7 @@ params)``; bilax does not import optax. A method's own schedule multiplies the u
 like the number 0.1, and a projection comes after the step.
 """
 
+import dataclasses
 import enum
 import functools
 import hashlib
@@ -233,6 +234,8 @@ def _how_made(value: Any, rates_apart: bool, seen: frozenset[int]) -> Any:
         return dict, *((again(key), again(item)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
         return type(value), *(again(item) for item in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value), *(again(getattr(value, field.name)) for field in dataclasses.fields(value))
     raise _Unknown
 
 

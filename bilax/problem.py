@@ -50,6 +50,8 @@ class Problem:
         "reverse" over reverse (for a loss with a backward pass of its own, `jax.custom_vjp`), "differences" of
         gradients (for one without second derivatives), or a function such as those in
         `bilax.numerics.second_derivatives`.
+      prepare: ``prepare(batch) -> batch``, traced in front of both losses, e.g. from the small integers that the data
+        are kept as (a quarter of the bytes to keep, and to gather) to the floating numbers that the losses expect.
       check_finite: refuse data that hold NaN or infinity, and say where. Turn it off if your losses leave them out.
 
     >>> import jax.numpy as jnp
@@ -74,6 +76,7 @@ class Problem:
     project_y: Projection = unconstrained
     second_derivatives: str | SecondDerivatives = "forward"
     check_finite: bool = True
+    prepare: Callable[[PyTree], PyTree] | None = None
 
     def __post_init__(self):
         for name in ("outer_loss", "inner_loss"):
@@ -84,6 +87,8 @@ class Problem:
             )
         if self.metrics is not None:
             check_function("metrics", self.metrics, 2, "a function of (x, y) that returns a dictionary")
+        if self.prepare is not None:
+            check_function("prepare", self.prepare, 1, "a function of a batch that returns a batch")
         way = self.second_derivatives
         if not callable(way) and not (isinstance(way, str) and way in WAYS):
             raise unknown("way to take second derivatives", str(way), WAYS)
@@ -100,10 +105,10 @@ class Problem:
     @property
     def functions(self) -> "Functions":
         """The parts of the problem that are code."""
-        way = self.second_derivatives
-        return Functions(
-            self.outer_loss, self.inner_loss, self.project_x, self.project_y, way if callable(way) else WAYS[way]
-        )
+        way, F, G = self.second_derivatives, self.outer_loss, self.inner_loss
+        if self.prepare is not None:
+            F, G = Prepared(F, self.prepare), Prepared(G, self.prepare)
+        return Functions(F, G, self.project_x, self.project_y, way if callable(way) else WAYS[way])
 
     @property
     def outer_size(self) -> int:
@@ -112,6 +117,17 @@ class Problem:
     @property
     def inner_size(self) -> int:
         return jax.tree.leaves(self.inner_data)[0].shape[0]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A loss of batches that are prepared first; equal to another one of the same two functions."""
+
+    loss: Loss
+    prepare: Callable[[PyTree], PyTree]
+
+    def __call__(self, x: PyTree, y: PyTree, batch: PyTree) -> jax.Array:
+        return self.loss(x, y, self.prepare(batch))
 
 
 class Functions(NamedTuple):
