@@ -14,7 +14,7 @@ help:
 	@echo "make check-method NAME=mrbo   run the tests that concern one method"
 	@echo "make docs   write what is made from the code into docs/"
 	@echo "make lint   check the format, the style and the types"
-	@echo "make bench  measure the speed, next to the machine's limit and to PyTorch (13 minutes)"
+	@echo "make bench  measure the speed, next to the machine's limit, to plain JAX and to PyTorch (30 minutes)"
 	@echo "make clean  remove the environment and what was generated"
 
 $(BIN)/python:
@@ -58,6 +58,8 @@ $(VENV)/.bench: constraints.txt | $(VENV)/.test
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/peer.py
+	$(BIN)/python benchmarks/blocks.py
 	$(BIN)/python benchmarks/tricks.py
 	$(BIN)/python benchmarks/sweeps.py
 	$(BIN)/python benchmarks/growth.py

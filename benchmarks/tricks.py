@@ -51,7 +51,10 @@ TRICKS = {
         ("bilax.algorithms.mrbo.at_two_points", one_after_the_other),
         ("bilax.algorithms.sustain.at_two_points", one_after_the_other),
     ],
-    "point and direction in one product": [("bilax.numerics.second_derivatives.fast_products", lambda fn: fn)],
+    "point and direction in one product": [
+        ("bilax.numerics.second_derivatives.fast_products", lambda fn: fn),
+        ("bilax.oracle.fast_products", lambda fn: fn),
+    ],
     "keys without loops": [
         ("bilax.sampling.keys._threefry", with_a_loop),
         ("bilax.sampling.keys._derive", with_a_loop),

@@ -1,10 +1,17 @@
 """Tests run in float64, so that agreement can be asked for to many digits."""
 
 import os
+import tempfile
 
 # Most of the time of a test would go into compiling a program that runs for milliseconds: these flags halve that.
 FLAGS = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
+
+# All tests of one call of pytest, in all of its processes, share what they compile.
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    SHARED = tempfile.TemporaryDirectory(prefix="bilax-tests-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = SHARED.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 import jax  # noqa: E402
 import pytest  # noqa: E402

@@ -175,3 +175,28 @@ def test_nothing_is_downloaded_or_loaded(monkeypatch):
     monkeypatch.setattr(importlib.import_module("bilax.datasets.mnist"), "_read", refuse)
     monkeypatch.setattr(importlib.import_module("bilax.datasets.newsgroups"), "_load", refuse)
     assert shown(None)[0]
+
+
+def test_the_cache_of_compiled_programs_is_shown_limited_and_emptied(tmp_path):
+    place = tmp_path / "compiled"
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(place), "JAX_COMPILATION_CACHE_MAX_SIZE": "200000"}
+    compiles = (
+        "from bilax.cli import compile_cache; compile_cache.switch_on()\n"
+        "import jax, jax.numpy as jnp\n"
+        "jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)\n"
+        "for n in range(1, 12): jax.jit(lambda x: jnp.sort(x @ x) + n)(jnp.ones((n, n)))\n"
+    )
+
+    def run(*command):
+        return subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, check=True)
+
+    run("-c", compiles)
+    kept = sum(file.stat().st_size for file in place.glob("*-cache"))
+    assert 0 < kept <= 200_000
+    (place / "mine.txt").write_text("not JAX's")
+    told = json.loads(run("-m", "bilax", "doctor", "--json").stdout)
+    assert told["compiled"] == str(place)
+    assert kept <= told["compiled_bytes"] <= 200_000 + 10_000
+    assert "removed 0." in run("-m", "bilax", "doctor", "--empty-cache").stdout
+    assert not list(place.glob("*-cache"))
+    assert (place / "mine.txt").exists()

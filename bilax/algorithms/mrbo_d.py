@@ -21,7 +21,7 @@ from bilax.hyperparameters import (
 )
 from bilax.numerics.tree import real, storm, zeros_like
 from bilax.optimisers import Step, descend, start
-from bilax.oracle import Counts, Oracle, at_two_points
+from bilax.oracle import Counts, Oracle, at_two_points, each_batch
 from bilax.sampling import keys
 from bilax.types import Key, PyTree, Scalar
 
@@ -89,10 +89,11 @@ class MRBOD:
         key_y, key_x = jax.random.split(key)
         B_x = neumann.draw(oracle, key_x, self.S, self.Q)
         eta_k = self.d / (self.m + real(s.k)) ** (1 / 3)
+        through, batch_of = each_batch(oracle.draw_G, keys.for_loop(key_y, self.N), self.S)
 
-        def inner(carry, key_j):
+        def inner(carry, item):
             x_prev, y_prev, y_j, u, memory = carry
-            B_j = oracle.draw_G(key_j, self.S)
+            B_j = batch_of(item)
             G_y, G_y_prev = at_two_points(lambda x, y: oracle.grad_G(x, y, B_j), (s.x, y_j), (x_prev, y_prev))
             u = storm(u, s.beta, G_y, G_y_prev)
             y_next, memory = descend(self.lam, memory, u, y_j, oracle.project_y, eta_k)
@@ -104,7 +105,7 @@ class MRBOD:
         Phi, Phi_prev = at_two_points(hypergrad, (s.x, s.y), (s.x_prev, s.y_prev))
         v = storm(s.v, s.alpha, Phi.value, Phi_prev.value)
         first = (s.x_prev, s.y_last, s.y, s.u, s.y_memory)
-        (_, y_last, y, u, y_memory), _ = jax.lax.scan(inner, first, keys.for_loop(key_y, self.N))
+        (_, y_last, y, u, y_memory), _ = jax.lax.scan(inner, first, through)
         x, x_memory = descend(self.gamma, s.x_memory, v, s.x, oracle.project_x, eta_k)
         alpha, beta = (jnp.minimum(c * eta_k**2, 1).astype(float) for c in (self.c1, self.c2))
         Phi = neumann.with_larger_residuals(Phi, Phi_prev)

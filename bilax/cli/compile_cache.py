@@ -1,8 +1,11 @@
 """Compiled programs are kept in the user's cache, so that a second start is quicker."""
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 SWITCH = "BILAX_COMPILE_CACHE"
+LIMIT = 2**29  # bytes at most; what was not used for longest goes first
 
 
 def folder() -> str | None:
@@ -17,7 +20,26 @@ def folder() -> str | None:
 
 
 def switch_on() -> None:
-    """Tell JAX, which is not imported yet, where to keep compiled programs."""
+    """Tell JAX, which is not imported yet, where to keep compiled programs, and how many."""
     if (place := folder()) is not None:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = place
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+        os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(LIMIT))
+
+
+def kept_bytes() -> int:
+    return sum(file.stat().st_size for file in _files())
+
+
+def empty() -> int:
+    """Remove what JAX has kept, and nothing else; return how many bytes that were."""
+    found = kept_bytes()
+    for file in _files():
+        file.unlink(missing_ok=True)
+    return found
+
+
+def _files() -> Iterator[Path]:
+    place = folder()
+    for pattern in ("*-cache", "*-atime") if place else ():
+        yield from Path(str(place)).glob(pattern)

@@ -64,6 +64,7 @@ class Report:
     jax: Jax
     data: list[Data] | None  # None: not looked at, because JAX does not work
     compiled: str | None  # the folder that keeps compiled programs; None: switched off
+    compiled_bytes: int
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -87,6 +88,7 @@ def report() -> Report:
         jax=jax,
         data=None if jax.error else _data(),
         compiled=compile_cache.folder(),
+        compiled_bytes=compile_cache.kept_bytes(),
     )
 
 
@@ -112,7 +114,8 @@ def show(console: Console, found: Report | None = None) -> bool:
 
     _title(console, "Compiled programs")
     kept = (
-        f"kept in {found.compiled} ({compile_cache.SWITCH}=off: not)"
+        f"{found.compiled_bytes / 2**20:.1f} MiB, at most {compile_cache.LIMIT / 2**20:.0f}, kept in {found.compiled} "
+        f"(to empty it: bilax doctor --empty-cache; {compile_cache.SWITCH}=off: not kept)"
         if found.compiled
         else f"not kept ({compile_cache.SWITCH}=off)"
     )

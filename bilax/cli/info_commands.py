@@ -89,10 +89,18 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
     results: Annotated[Path | None, typer.Option(help="Look for damaged files among the runs in this folder.")] = None,
     mend: Annotated[bool, typer.Option("--mend", help="Mend them: what is damaged is set aside, not removed.")] = False,
+    empty_cache: Annotated[
+        bool, typer.Option("--empty-cache", help="Remove the compiled programs that are kept.")
+    ] = False,
 ) -> None:
     """Tell what is installed, which devices JAX sees, which data are there, and what to do about what is missing."""
+    from bilax.cli import compile_cache
     from bilax.cli import doctor as diagnosis
 
+    if empty_cache:
+        removed = compile_cache.empty()
+        console.print(f"removed {removed / 2**20:.1f} MiB of compiled programs", highlight=False)
+        return None
     if mend and results is None:
         raise ValueError("--mend needs --results FOLDER, the folder with the runs to mend.")
     if results is not None:

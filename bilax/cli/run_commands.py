@@ -37,7 +37,7 @@ def run(
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Decides the wrong labels, the start and the batches.")
     ] = 0,
-    sampler: Annotated[str, typer.Option(help="iid, epoch or full.")] = "iid",
+    sampler: Annotated[str, typer.Option(help="iid, epoch, blocks (the fastest), block-epoch or full.")] = "iid",
     out: Out = RESULTS,
     again: Again = False,
 ) -> None:
@@ -201,7 +201,7 @@ def tune(
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Decides the wrong labels, the start and the batches.")
     ] = 0,
-    sampler: Annotated[str, typer.Option(help="iid, epoch or full.")] = "iid",
+    sampler: Annotated[str, typer.Option(help="iid, epoch, blocks (the fastest), block-epoch or full.")] = "iid",
     out: Annotated[Path | None, typer.Option(help="Write the winner to this TOML file.")] = None,
 ) -> None:
     """Search a grid of hyper-parameters as one compiled program, the promising ones further than the others."""

@@ -9,10 +9,14 @@ it is measured again
   since then than before it (so the measurements get rarer and cost little in the long run), or
 - when the last series grew; L is then at least (1 + growth)/eta, whatever power iteration finds.
 
+All measurements together take at most a tenth of the work of a run of 1,000 steps or more: one is as thorough as half
+of that allows, and all but the first wait until they can be afforded. A series that grows meanwhile still raises L.
+
 Both tests look only at what is carried from step to step, so neither the chunk length nor a restart changes what is
 done. Methods know nothing of this: the loop measures, and hands them a number.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -27,6 +31,7 @@ ITERATIONS = 20
 SAMPLES = 256
 MOVED = 0.2
 PAUSE = 2
+SHARE, LONG = 0.1, 1000  # of the work of so many steps, at least, may go into measurements
 
 
 class Curvature(NamedTuple):
@@ -37,31 +42,54 @@ class Curvature(NamedTuple):
     y: PyTree
     k: jax.Array  # and when
     growth: jax.Array  # of the last series
+    spent: jax.Array  # products with a batch so far, in all measurements
 
 
 def unmeasured(x0: PyTree, y0: PyTree) -> Curvature:
     infinite = jnp.array(jnp.inf, norm(y0).dtype)  # an infinite growth asks for a measurement
-    return Curvature(jnp.zeros_like(infinite), x0, y0, jnp.zeros((), jnp.int32), infinite)
+    return Curvature(jnp.zeros_like(infinite), x0, y0, jnp.zeros((), jnp.int32), infinite, jnp.zeros((), float))
 
 
 def update(
-    last: Curvature, fraction: Scalar, oracle: Oracle, key: Key, k: Scalar, x: PyTree, y: PyTree, S: int
+    last: Curvature,
+    fraction: Scalar,
+    oracle: Oracle,
+    key: Key,
+    k: Scalar,
+    x: PyTree,
+    y: PyTree,
+    S: int,
+    work: float = math.inf,
 ) -> tuple[Curvature, jax.Array]:
-    """Return the curvature to use at (x, y), measured anew if that is due, and the Hessian-vector products spent."""
+    """Return the curvature to use at (x, y), measured anew if that is due, and the Hessian-vector products spent.
+
+    ``work`` is that of a step: how many batches of S samples it evaluates.
+    """
+    runs = runs_of(oracle, key, S, work)
+    products = ITERATIONS * runs
+    affordable = last.spent + products <= SHARE * work * jnp.maximum(k, LONG)
     moved = (_moved(x, last.x) | _moved(y, last.y)) & (k > PAUSE * last.k)
-    due = grew(last.growth) | moved
+    due = (grew(last.growth) | moved) & (affordable | jnp.isinf(last.growth))
+    at_least = jnp.where(jnp.isfinite(last.growth), (1 + last.growth) * last.L / fraction, 0)
+    at_least = jnp.where(grew(last.growth), at_least, 0).astype(last.L.dtype)
 
     def keep():
-        return last, jnp.zeros((), jnp.int32)
+        return last._replace(L=jnp.maximum(last.L, at_least)), jnp.zeros((), jnp.int32)
 
     def measure():
-        L, samples = largest_eigenvalue(oracle, key, x, y, S)
-        at_least = jnp.where(jnp.isfinite(last.growth), (1 + last.growth) * last.L / fraction, 0)
-        L = jnp.maximum(L, jnp.where(grew(last.growth), at_least, 0).astype(L.dtype))
-        measured = Curvature(L, x, y, jnp.asarray(k, jnp.int32), last.growth)
+        L, samples = largest_eigenvalue(oracle, key, x, y, S, runs=runs)
+        now = jnp.asarray(k, jnp.int32)
+        measured = Curvature(jnp.maximum(L, at_least), x, y, now, last.growth, last.spent + products)
         return where(_this_run(due), (measured, jnp.full((), ITERATIONS * samples, jnp.int32)), keep())
 
     return jax.lax.cond(_any_run(due), measure, keep)
+
+
+def runs_of(oracle: Oracle, key: Key, S: int, work: float = math.inf) -> int:
+    """Return on how many batches L is measured: as many as make 256 samples, or as steps of this work can bear."""
+    each = size(jax.eval_shape(lambda k: oracle.draw_G(k, S), key))
+    bearable = SHARE * LONG * work / 2 / ITERATIONS
+    return int(max(2, min(SAMPLES // each, bearable)))  # at least one from each of two starts
 
 
 def safe_eta(curvature: Curvature, fraction: Scalar) -> jax.Array:
@@ -98,15 +126,15 @@ def _this_of_many(axis_size: int, in_batched: list[bool], due: jax.Array) -> tup
 
 
 def largest_eigenvalue(
-    oracle: Oracle, key: Key, x: PyTree, y: PyTree, S: int, iterations: int = ITERATIONS
+    oracle: Oracle, key: Key, x: PyTree, y: PyTree, S: int, iterations: int = ITERATIONS, runs: int | None = None
 ) -> tuple[jax.Array, int]:
     """Return L of the inner Hessian by power iteration, and the number of samples it was measured on.
 
-    It is the largest L of several batches of S samples, as many as make 256 samples.
+    It is the largest L of several batches of S samples, by default as many as make 256 samples.
     """
     each = size(jax.eval_shape(lambda k: oracle.draw_G(k, S), key))
-    batches = max(1, SAMPLES // each)
-    runs = max(2, batches)  # half of them from one start, half from the other
+    runs = runs_of(oracle, key, S) if runs is None else runs  # half of them from one start, half from the other
+    batches = max(1, min(runs, SAMPLES // each))
 
     def on_one_batch(key, start):
         def once(_, carry):

@@ -85,7 +85,8 @@ class Keeper:
 
 def identity(algorithm: Any, seed: int, sampler: Any, problem: Traced, start: PyTree) -> dict[str, Any]:
     """Return what decides a run, as text and numbers."""
-    given = sampler if isinstance(sampler, str) else getattr(sampler, "__qualname__", type(sampler).__name__)
+    name = getattr(sampler, "__qualname__", type(sampler).__name__)
+    given = sampler if isinstance(sampler, str) else f"{name} {fingerprint(sampler)}"
     data = (problem.outer_data, problem.inner_data) if isinstance(problem, TracedProblem) else ()
     told = re.sub(r" at 0x[0-9a-f]+", "", repr(algorithm))  # where an object lies is no part of it
     steps = [leaf for leaf in jax.tree.leaves(algorithm, is_leaf=_is_step) if _is_step(leaf)]

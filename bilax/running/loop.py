@@ -72,7 +72,8 @@ def take_step(
         assert curvature is not None
         fraction = getattr(algorithm, name).fraction
         probing = jax.random.fold_in(key, PROBING)
-        curvature, spent = auto_eta.update(curvature, fraction, oracle, probing, state.k, state.x, state.y, S)
+        work = _calls(algorithm) / S
+        curvature, spent = auto_eta.update(curvature, fraction, oracle, probing, state.k, state.x, state.y, S, work)
         algorithm = with_values(algorithm, **{name: auto_eta.safe_eta(curvature, fraction)})
         probes += spent
     state, info = algorithm.step(oracle, key, state)
@@ -105,6 +106,12 @@ def arranged(problem: Traced, algorithm: Algorithm, state: Any, memory: Memory) 
         return new, fresh_memory(algorithm, new)
 
     return problem, *turn((state, memory), like=jax.eval_shape(fresh, state.x, state.y))
+
+
+def _calls(algorithm: Algorithm) -> float:
+    """Return the oracle calls, in samples, that a step makes at least."""
+    cost = algorithm.cost(1)  # not the first one, which may be a restart
+    return sum(getattr(cost, kind) for kind in KINDS)
 
 
 @partial(jax.jit, inline=True)  # traced once for all programs that take it

@@ -63,7 +63,8 @@ def solve(
       x0, y0: where to start; pytrees of floating arrays. By default what the problem says.
       steps: iterations of the algorithm, at most.
       seed: decides every batch. Nothing else does: not ``every``, not the clock.
-      sampler: "iid" (with replacement), "epoch" (shuffled, without), "full" (all data), or a function.
+      sampler: "iid" (with replacement), "epoch" (shuffled, without), "blocks" (slices of a copy of the data that was
+        shuffled once: the fastest), "block-epoch" (each once per pass), "full" (all data), or a function.
       state: go on from ``result.state`` of an earlier call, for ``steps`` more iterations, as if it had not stopped.
       every: iterations from one measurement to the next; by default about 20 measurements.
       every_seconds: measure instead when so many seconds have passed in the algorithm since the last time.
