@@ -50,24 +50,37 @@ def fast_products(fn: F) -> F:
     1
     """
 
+    known: dict[Any, tuple[ClosedJaxpr, Any] | None] = {}  # for arguments of these types: what to compute, if anything
+
     @wraps(fn)
     def call(*arguments):
-        closed, shapes = jax.make_jaxpr(fn, return_shape=True)(*arguments)
-        if closed.effects:
+        leaves, structure = jax.tree.flatten(arguments)
+        types = structure, *map(jax.typeof, leaves)
+        if types not in known:
+            known[types] = _flat(fn, arguments)
+        if (found := known[types]) is None:
             return fn(*arguments)
-        leaves = jax.tree.leaves(arguments)
-        flat = jax.make_jaxpr(lambda *leaves: written_out(closed, leaves))(*leaves)
-        # What nobody needs would be computed, too, when it is joined with products that are needed.
-        jaxpr, _ = dce_jaxpr(flat.jaxpr, [True] * len(flat.jaxpr.outvars), instantiate=True)
-        if any(eqn.primitive.name == "custom_lin" for eqn in jaxpr.eqns):
-            raise NotImplementedError("custom_lin: a jax.custom_vjp was differentiated forward, which JAX cannot lower")
-        if not any(eqn.primitive is dot_general_p for eqn in jaxpr.eqns):
-            return fn(*arguments)
-        values = Values(zip((*jaxpr.constvars, *jaxpr.invars), (*flat.consts, *leaves), strict=True))
+        (jaxpr, consts), shape = (found[0].jaxpr, found[0].consts), found[1]
+        values = Values(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *leaves), strict=True))
         _compute(jaxpr.eqns, values)
-        return jax.tree.unflatten(jax.tree.structure(shapes), values.of(jaxpr.outvars))
+        return jax.tree.unflatten(shape, values.of(jaxpr.outvars))
 
     return call  # type: ignore[return-value]
+
+
+def _flat(fn: Callable, arguments: tuple) -> tuple[ClosedJaxpr, Any] | None:
+    """Return the jaxpr of a function, written out, and the structure of what it returns; None: leave it alone."""
+    closed, shapes = jax.make_jaxpr(fn, return_shape=True)(*arguments)
+    if closed.effects:
+        return None
+    flat = jax.make_jaxpr(lambda *leaves: written_out(closed, leaves))(*jax.tree.leaves(arguments))
+    # What nobody needs would be computed, too, when it is joined with products that are needed.
+    jaxpr, _ = dce_jaxpr(flat.jaxpr, [True] * len(flat.jaxpr.outvars), instantiate=True)
+    if any(eqn.primitive.name == "custom_lin" for eqn in jaxpr.eqns):
+        raise NotImplementedError("custom_lin: a jax.custom_vjp was differentiated forward, which JAX cannot lower")
+    if not any(eqn.primitive is dot_general_p for eqn in jaxpr.eqns):
+        return None
+    return ClosedJaxpr(jaxpr, flat.consts), jax.tree.structure(shapes)
 
 
 def written_out(closed: ClosedJaxpr, arguments: Sequence[Any], origins: dict[int, Any] | None = None) -> list[Any]:
