@@ -32,6 +32,17 @@ def markdown(facts):
     return "\n".join(lines)
 
 
+def ratios(facts):
+    """Return the table of the twin's time over ours."""
+    names = list(facts["means"])
+    lines = ["| method, batch | twin, ms | " + " | ".join(names) + " |", "|---" * (len(names) + 2) + "|"]
+    for method, row in facts["table"].items():
+        cells = " | ".join(f"{row[name]:.2f}" for name in names)
+        lines.append(f"| {method} | {row['twin, ms']:.3g} | {cells} |")
+    lines.append("| geometric mean | | " + " | ".join(f"{facts['means'][name]:.2f}" for name in names) + " |")
+    return "\n".join(lines)
+
+
 def bars(facts, path):
     table = facts["table"]
     figure, axes = plt.subplots(figsize=(9, 0.9 + 0.85 * len(table)), layout="constrained")
@@ -87,6 +98,10 @@ def main():
         (folder / "speed.md").write_text(markdown(facts) + "\n")
         print(markdown(facts))
         bars(facts, folder / "speed.png")
+    if (folder / "peer.json").exists():
+        facts = json.loads((folder / "peer.json").read_text())
+        (folder / "peer.md").write_text(ratios(facts) + "\n")
+        print(ratios(facts))
     if (folder / "growth.json").exists():
         growth(json.loads((folder / "growth.json").read_text()), folder / "growth.png")
     print(f"tables, plots and JSON are in {folder}")

@@ -23,7 +23,8 @@ import jax
 import jax.numpy as jnp
 
 from bilax.hypergrad.neumann import grew
-from bilax.numerics.tree import axpy, norm, scale, scattered_like, size, vdot, where
+from bilax.numerics.layout import turn, turn_back
+from bilax.numerics.tree import axpy, norm, real, scale, scattered_like, size, vdot, where
 from bilax.oracle import Oracle
 from bilax.types import Key, PyTree, Scalar
 
@@ -67,7 +68,7 @@ def update(
     """
     runs = runs_of(oracle, key, S, work)
     products = ITERATIONS * runs
-    affordable = last.spent + products <= SHARE * work * jnp.maximum(k, LONG)
+    affordable = last.spent + float(products) <= SHARE * work * jnp.maximum(real(k), float(LONG))
     moved = (_moved(x, last.x) | _moved(y, last.y)) & (k > PAUSE * last.k)
     due = (grew(last.growth) | moved) & (affordable | jnp.isinf(last.growth))
     at_least = jnp.where(jnp.isfinite(last.growth), (1 + last.growth) * last.L / fraction, 0)
@@ -79,7 +80,7 @@ def update(
     def measure():
         L, samples = largest_eigenvalue(oracle, key, x, y, S, runs=runs)
         now = jnp.asarray(k, jnp.int32)
-        measured = Curvature(jnp.maximum(L, at_least), x, y, now, last.growth, last.spent + products)
+        measured = Curvature(jnp.maximum(L, at_least), x, y, now, last.growth, last.spent + float(products))
         return where(_this_run(due), (measured, jnp.full((), ITERATIONS * samples, jnp.int32)), keep())
 
     return jax.lax.cond(_any_run(due), measure, keep)
@@ -146,7 +147,9 @@ def largest_eigenvalue(
         return jax.lax.fori_loop(0, iterations, once, (start, jnp.zeros_like(norm(start))))[1]
 
     # Not drawn: a draw takes long to compile. What one start is blind to, the other one sees.
-    starts = jax.tree.map(lambda *two: jnp.stack(two)[jnp.arange(runs) % 2], *(scattered_like(y, n) for n in (0, 1)))
+    # They are the same in whichever order y is kept.
+    two = (turn(scattered_like(turn_back(y), n), like=y) for n in (0, 1))
+    starts = jax.tree.map(lambda *both: jnp.stack(both)[jnp.arange(runs) % 2], *two)
     each_key = jax.random.split(key, batches)[jnp.arange(runs) % batches]
     return jax.vmap(on_one_batch)(each_key, starts).max(), runs * each
 
