@@ -266,7 +266,10 @@ class Draw:
     def ahead(self, keys: Any, size: int) -> PyTree | None:
         """Return the batches of all keys, gathered at once: many small gathers take several times as long as one large.
         Return None where there is nothing to gain, or too much memory to pay."""
-        if self.sampler not in GATHERING or any(map(is_rows, jax.tree.leaves(self.data, is_leaf=is_rows))):
+        # A gather of one row is never shared out among threads, which is what takes long.
+        if size == 1 or self.sampler not in GATHERING:
+            return None
+        if any(map(is_rows, jax.tree.leaves(self.data, is_leaf=is_rows))):
             return None
         bytes_ahead = bytes_of(self.data) * size * len(keys) // size_of(self.data)
         return jax.vmap(lambda key: self(key, size))(keys) if bytes_ahead <= AHEAD_BYTES else None

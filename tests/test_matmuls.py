@@ -129,6 +129,9 @@ FLAT = jnp.asarray(rng.normal(size=15))
         (lambda W: jnp.einsum("fc,sf->cs", W, X), V, 1),
         (lambda W: jnp.einsum("sf,fcd->scd", X, W), jnp.stack([V, V], -1), 1),
         (lambda v: X @ v, v, 0),  # vectors
+        (lambda v: jnp.stack([X @ v, X @ (2 * v)]), v, 0),  # and two of them
+        (lambda A: A @ X[:1].T, A, 0),  # a batch of one sample
+        (lambda W: jax.grad(lambda W: jnp.sum(jnp.sin(X[:1] @ W)))(W), V, 0),
         (lambda W: jnp.einsum("bij,jk->bik", T, W), V, 0),  # no matrix
         (lambda W: jnp.einsum("bij,bjk->bik", T, jnp.stack([W] * 3)), V, 0),
     ],

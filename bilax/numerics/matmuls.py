@@ -152,8 +152,10 @@ def _take(products: list[JaxprEqn], side: int, values: Values, made_by: dict[Any
     # The axes of a result: first those batched, then those of the left factor, then those of the right one.
     axis = len(batched[0]) if side == 0 else factors[0].ndim - len(contracted[0])
     factors[side] = _join([product.invars[side] for product in products], free, values, made_by)
-    parts = jnp.split(_turned(products[0], factors, side), len(products), axis=axis)
-    return parts if free else [part.squeeze(axis) for part in parts]
+    if not free:
+        (joined,) = _apply(products[0], factors)
+        return [part.squeeze(axis) for part in jnp.split(joined, len(products), axis=axis)]
+    return list(jnp.split(_turned(products[0], factors, side), len(products), axis=axis))
 
 
 def _turned(product: JaxprEqn, factors: list[Any], side: int) -> jax.Array:
@@ -163,7 +165,8 @@ def _turned(product: JaxprEqn, factors: list[Any], side: int) -> jax.Array:
     last = [small.ndim - 1] == list(contracted[side])
     if batched[0] or large.ndim != 2 or len(contracted[0]) != 1 or not free or (side == 0 and last):
         return _apply(product, factors)[0]
-    if large.size < 2 * small.size or large.shape[contracted[1 - side][0]] == 1:
+    shared = large.shape[contracted[1 - side][0]]
+    if large.size < 2 * small.size or shared in (1, small.size):  # an outer product, or one with a vector
         return _apply(product, factors)[0]
     # The compiler would turn a mere transpose back.
     small = jax.lax.optimization_barrier(small.transpose((*free, *contracted[side])))
