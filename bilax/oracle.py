@@ -267,7 +267,7 @@ class Draw:
         """Return the batches of all keys, gathered at once: many small gathers take several times as long as one large.
         Return None where there is nothing to gain, or too much memory to pay."""
         # A gather of one row is never shared out among threads, which is what takes long.
-        if size == 1 or self.sampler not in GATHERING:
+        if self.sampler not in GATHERING or size == 1:
             return None
         if any(map(is_rows, jax.tree.leaves(self.data, is_leaf=is_rows))):
             return None
