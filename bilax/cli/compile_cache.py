@@ -16,15 +16,19 @@ def folder() -> str | None:
         return None
     import platformdirs
 
-    return str(platformdirs.user_cache_path("bilax") / "compiled")
+    # Not "compiled", which held programs without the time of their last use: with a limit, JAX stumbles over them.
+    return str(platformdirs.user_cache_path("bilax") / "programs")
 
 
 def switch_on() -> None:
     """Tell JAX, which is not imported yet, where to keep compiled programs, and how many."""
-    if (place := folder()) is not None:
+    place = folder()
+    if place is None:
+        return
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # a folder of the user's own is not ours to limit
         os.environ["JAX_COMPILATION_CACHE_DIR"] = place
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
         os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(LIMIT))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
 def kept_bytes() -> int:
