@@ -150,3 +150,12 @@ def test_a_loss_without_products_is_left_alone():
         return jax.grad(lambda a: jnp.sum(jnp.sin(a) * X))(a)
 
     assert str(jax.make_jaxpr(fast_products(fn))(X)) == str(jax.make_jaxpr(fn)(X))
+
+
+def test_a_number_that_changed_outside_is_seen():
+    """Nothing is remembered from call to call: who calls an oracle without jit sees what the loss sees now."""
+    outside = [1.0]
+    fast = fast_products(lambda W: outside[0] * (X @ W))
+    once = fast(V)
+    outside[0] = 2.0
+    np.testing.assert_allclose(fast(V), 2 * once)

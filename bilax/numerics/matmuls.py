@@ -50,27 +50,22 @@ def fast_products(fn: F) -> F:
     1
     """
 
-    known: dict[Any, tuple[ClosedJaxpr, Any] | None] = {}  # for arguments of these types: what to compute, if anything
-
     @wraps(fn)
     def call(*arguments):
-        leaves, structure = jax.tree.flatten(arguments)
-        types = structure, *map(jax.typeof, leaves)
-        if types not in known:
-            known[types] = _flat(fn, arguments)
-        if (found := known[types]) is None:
+        if (found := _flat(fn, arguments)) is None:
             return fn(*arguments)
-        (jaxpr, consts), shape = (found[0].jaxpr, found[0].consts), found[1]
-        values = Values(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *leaves), strict=True))
-        _compute(jaxpr.eqns, values)
-        return jax.tree.unflatten(shape, values.of(jaxpr.outvars))
+        (flat, structure), leaves = found, jax.tree.leaves(arguments)
+        values = Values(zip((*flat.jaxpr.constvars, *flat.jaxpr.invars), (*flat.consts, *leaves), strict=True))
+        _compute(flat.eqns, values)
+        return jax.tree.unflatten(structure, values.of(flat.jaxpr.outvars))
 
     return call  # type: ignore[return-value]
 
 
 def _flat(fn: Callable, arguments: tuple) -> tuple[ClosedJaxpr, Any] | None:
     """Return the jaxpr of a function, written out, and the structure of what it returns; None: leave it alone."""
-    closed, shapes = jax.make_jaxpr(fn, return_shape=True)(*arguments)
+    # JAX remembers what it traced by the function: another one each time, so that what the loss captures may change.
+    closed, shapes = jax.make_jaxpr(lambda *arguments: fn(*arguments), return_shape=True)(*arguments)
     if closed.effects:
         return None
     flat = jax.make_jaxpr(lambda *leaves: written_out(closed, leaves))(*jax.tree.leaves(arguments))
