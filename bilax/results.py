@@ -18,7 +18,7 @@ from bilax.types import PyTree
 if TYPE_CHECKING:
     import pandas
 
-Status = Literal["done", "converged", "diverged", "timeout", "interrupted", "failed"]
+Status = Literal["done", "converged", "diverged", "timeout", "interrupted", "failed", "stopped"]
 
 
 class History(Sequence[dict[str, Any]]):

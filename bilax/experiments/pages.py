@@ -133,7 +133,7 @@ def method(name: str, runs: list[StoredRun]) -> Method:
     notes += [
         f"{count} of {len(runs)} runs {status}"
         for status, count in ends.items()
-        if status not in ("done", "converged", "timeout")
+        if status not in ("done", "converged", "timeout", "stopped")
     ]
     if any(run.facts.get("warnings") for run in runs):
         notes.append(next(run.facts["warnings"][0] for run in runs if run.facts.get("warnings")))

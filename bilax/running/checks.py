@@ -37,11 +37,13 @@ def check_single(algorithm: Any, remedy: str) -> None:
             raise ValueError(f"{type(algorithm).__name__}: {name} has the shape {np.shape(leaf)}; {remedy}.")
 
 
-def check_options(metrics: Any, on_row: Any, progress: Any) -> None:
+def check_options(metrics: Any, on_row: Any, progress: Any, stop: Any) -> None:
     if metrics is not None:
         check_function("metrics", metrics, 2, "a function of (x, y) that returns a dictionary")
     if on_row is not None:
         check_function("on_row", on_row, 1, "a function of a row (a dictionary)")
+    if stop is not None:
+        check_function("stop", stop, 1, "a function of the history that returns True where the run should end")
     check_progress(progress)
 
 

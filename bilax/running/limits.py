@@ -65,6 +65,7 @@ class Limits(NamedTuple):
             "timeout": f"the budget of {self.seconds:g} s was used up after {k} steps",
             "interrupted": f"interrupted after {k} steps",
             "done": f"{k} steps taken",
+            "stopped": f"stopped after {k} steps, as the function stop wanted",
         }
         if self.tol < 0:
             return f"{ends[status]}."

@@ -53,6 +53,7 @@ def solve(
     tol: float | None = None,
     progress: bool | None = None,
     on_row: Callable[[dict[str, Any]], None] | None = None,
+    stop: Callable[[History], bool] | None = None,
     checkpoint_dir: str | Path | None = None,
 ) -> Result:
     """Run an algorithm on a problem.
@@ -75,6 +76,8 @@ def solve(
         at most this, too.
       progress: show a bar; by default if standard error is a terminal.
       on_row: called with every row of the history as soon as it is measured.
+      stop: called with the history after every measurement; the run ends where it returns True, with the status
+        "stopped". It must be decided by the history alone, so that a run that goes on from a folder ends there too.
       checkpoint_dir: a folder in which the run is saved as it goes. The same call again goes on from there, bit for bit
         as if it had not stopped; ``steps`` and ``time_limit`` are those of the whole run, and may be larger this time.
 
@@ -95,7 +98,7 @@ def solve(
     ('done', 1.0)
     """
     check_arguments(problem, algorithm)
-    check_options(metrics, on_row, progress)
+    check_options(metrics, on_row, progress, stop)
     limits = Limits.checked(steps, every, every_seconds, time_limit, tol)
     run = _Runner(problem, algorithm, sampler, seed, limits.tol, (x0, y0), state, checkpoint_dir)
     metrics = getattr(problem, "metrics", None) if metrics is None else metrics
@@ -108,6 +111,8 @@ def solve(
         measure.restore(kept["measured"], ended=status is not None)
         if run.k > measure.k and (run.k - limits.first) % limits.every == 0:
             measure(run.now, run.seconds, run.counts)  # this failed the last time
+        if status is None and stop is not None and run.k == measure.k and stop(measure.history):
+            status = "stopped"
     else:
         measure(run.now, 0.0, run.counts)  # before the compilation, so that there is something to see
     if status is None:
@@ -126,6 +131,8 @@ def solve(
             if run.k > measure.k and (status is not None or regular):
                 try:
                     measure(run.now, run.seconds, run.counts, regular=regular)
+                    if status is None and stop is not None and stop(measure.history):
+                        status = "stopped"
                 except Exception as error:
                     status, run.told, measure.extra = "failed", f"{type(error).__name__}: {error}", True
             run.save(status, limits.first, measure)

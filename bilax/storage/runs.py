@@ -19,7 +19,7 @@ from bilax.storage.environment import environment
 from bilax.storage.files import append_line, remove_parts, replacing, said, sync_folder, write_text
 
 MANIFEST, ROWS, ARRAYS = "manifest.json", "rows.jsonl", "arrays.npz"
-FINISHED = ("done", "converged", "timeout", "diverged")
+FINISHED = ("done", "converged", "timeout", "diverged", "stopped")
 
 
 class Record:
