@@ -35,7 +35,9 @@ QUICK = {"digits, 100 trusted"}
 def given(probability, classes, labels):
     """Return each sample's probability of its given label; 0 for a class that the model has not seen."""
     place = {label: j for j, label in enumerate(classes)}
-    return np.array([row[place[label]] if label in place else 0.0 for row, label in zip(probability, labels, strict=True)])
+    return np.array(
+        [row[place[label]] if label in place else 0.0 for row, label in zip(probability, labels, strict=True)]
+    )
 
 
 def together(table):
@@ -114,7 +116,8 @@ def main():
         for kind in KINDS
         for rate in RATES
         for rival in RIVALS
-        if not (rival in ("cv", "cleanlab") and seed >= SLOW) and not (rival == "cleanlab" and not find_spec("cleanlab"))
+        if not (rival in ("cv", "cleanlab") and seed >= SLOW)
+        and not (rival == "cleanlab" and not find_spec("cleanlab"))
         if any(options.only in word for word in (rival, data, kind))
     ]
     for number, cell in enumerate(cells, 1):
@@ -124,7 +127,10 @@ def main():
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
         accuracy = "" if row["accuracy"] is None else f"{row['accuracy']:.4f}"
-        print(f"{number}/{len(cells)} {cell}: AUROC {row['auroc']:.4f} accuracy {accuracy} {row['seconds']:.1f} s", flush=True)
+        print(
+            f"{number}/{len(cells)} {cell}: AUROC {row['auroc']:.4f} accuracy {accuracy} {row['seconds']:.1f} s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

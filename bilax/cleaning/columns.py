@@ -1,11 +1,10 @@
 """From the columns of a table to features: what is done with each is decided here, and shown."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+from bilax.cleaning.reading import Table
 
 CATEGORIES = 50  # different values, at most, of a column that is one-hot encoded
 WORDS = 20_000  # features of a column of text, at most
@@ -25,17 +24,17 @@ class Column(NamedTuple):
     kind: str  # a key of WHAT
 
 
-def kinds(table: "DataFrame") -> list[Column]:
+def kinds(table: Table) -> list[Column]:
     """Decide what each column is."""
     return [Column(str(name), _kind(table[name])) for name in table.columns]
 
 
-def _kind(values: "Series") -> str:
+def _kind(values: Any) -> str:
     from pandas.api import types
 
     there = values.dropna()
     different = there.nunique()
-    if different <= 1 and not values.isna().any() or different == 0:
+    if (different <= 1 and not values.isna().any()) or different == 0:
         return "constant"
     if types.is_datetime64_any_dtype(values):
         return "date"
@@ -68,7 +67,7 @@ class Encoder:
         if not (numbers or categories or texts):
             raise ValueError("no column is left to learn from: " + describe(columns))
         numeric = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
-        one_hot = OneHotEncoder(handle_unknown="ignore", dtype=np.float32, max_categories=CATEGORIES)
+        one_hot = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=CATEGORIES)
         words = {"max_features": WORDS, "sublinear_tf": True, "ngram_range": (1, 2), "dtype": np.float32}
         parts: list[Any] = [("number", numeric, numbers)] if numbers else []
         parts += [("category", one_hot, categories)] if categories else []
@@ -76,7 +75,7 @@ class Encoder:
         self.transformer = ColumnTransformer(parts, sparse_threshold=0.3)
         self.source: list[str] = []
 
-    def fit(self, table: "DataFrame") -> "Encoder":
+    def fit(self, table: Table) -> "Encoder":
         self.transformer.fit(self._prepared(table))
         for name, part, columns in self.transformer.transformers_:
             if name == "number":
@@ -88,11 +87,11 @@ class Encoder:
                 self.source += [columns] * len(part.vocabulary_)
         return self
 
-    def transform(self, table: "DataFrame") -> Any:
-        features = self.transformer.transform(self._prepared(table))
+    def transform(self, table: Table) -> Any:
+        features: Any = self.transformer.transform(self._prepared(table))
         return features.tocsr() if hasattr(features, "tocsr") else np.asarray(features, np.float32)
 
-    def _prepared(self, table: "DataFrame") -> "DataFrame":
+    def _prepared(self, table: Table) -> Table:
         table = table.copy()
         for column in self.columns:
             if column.kind == "number":
@@ -100,7 +99,9 @@ class Encoder:
                 table[column.name] = values.where(np.isfinite(values))
             elif column.kind in ("category", "text"):
                 missing = "" if column.kind == "text" else "(missing)"
-                table[column.name] = table[column.name].astype(object).where(table[column.name].notna(), missing).map(str)
+                table[column.name] = (
+                    table[column.name].astype(object).where(table[column.name].notna(), missing).map(str)
+                )
         return table
 
     @staticmethod

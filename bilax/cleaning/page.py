@@ -49,7 +49,9 @@ def assemble(found: Found) -> str:
     part = {name: resources.files("bilax.cleaning").joinpath(name).read_text("utf-8") for name in _PARTS}
     style = resources.files("bilax.report").joinpath("page.css").read_text("utf-8") + part["clean.css"]
     digest = base64.b64encode(hashlib.sha256(part["clean.js"].encode()).digest()).decode()
-    body = join([_suspects(found), _confusions(found), _list("What was done with the columns", found.columns), _facts(found)])
+    body = join(
+        [_suspects(found), _confusions(found), _list("What was done with the columns", found.columns), _facts(found)]
+    )
     return Template(part["clean.html"]).substitute(
         title=escape(found.title),
         answer=escape(found.answer),
@@ -138,7 +140,14 @@ def _confusions(found: Found) -> Html:
         for given, suggested, count in found.confusions
     ]
     head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in ("given", "suggested", "rows"))))
-    table = tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll", tabindex=0, role="region", aria_label="confusions")
+    table = tag(
+        "div",
+        tag("table", head, tag("tbody", *rows)),
+        class_="scroll",
+        tabindex=0,
+        role="region",
+        aria_label="confusions",
+    )
     return tag("section", tag("h2", "What is taken for what", id="confusions"), table, aria_labelledby="confusions")
 
 

@@ -1,19 +1,18 @@
 """Tables from files, with a clear word for everything that can be wrong with them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from bilax.errors import unknown
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
+Table: TypeAlias = Any  # a pandas.DataFrame; its own types are too loose to be of use
 
 FORMATS = (".csv", ".csv.gz", ".tsv", ".parquet")
 
 
-def read(path: Path) -> "DataFrame":
+def read(path: Path) -> Table:
     """Read a CSV or Parquet file with a header."""
     import pandas
 
@@ -39,15 +38,15 @@ def read(path: Path) -> "DataFrame":
     return table.reset_index(drop=True)
 
 
-def column(table: "DataFrame", name: str, path: Path, what: str) -> Any:
+def column(table: Table, name: str, path: Path, what: str) -> Any:
     """Return a column by its name."""
     if name not in table.columns:
         raise unknown(f"column ({what}) of {path.name}", name, table.columns)
     return table[name]
 
 
-def labels(table: "DataFrame", name: str, path: Path) -> np.ndarray:
-    """Return the labels, as text or whole numbers; none may be missing."""
+def labels(table: Table, name: str, path: Path, *, several: bool = True) -> np.ndarray:
+    """Return the labels as text; none may be missing, and there must be two at least if ``several``."""
     given = column(table, name, path, "the label")
     if given.isna().any():
         first = int(np.flatnonzero(given.isna())[0])
@@ -63,13 +62,13 @@ def labels(table: "DataFrame", name: str, path: Path) -> np.ndarray:
                 "first."
             )
         given = given.astype(int)
-    if classes < 2:
+    if several and classes < 2:
         raise ValueError(f"{path}: the column {name!r} holds one class alone ({given.iloc[0]!r}); there must be two.")
-    if classes > max(1000, len(given) // 2):
+    if several and classes > max(100, len(given) // 4):
         raise ValueError(
             f"{path}: the column {name!r} holds {classes:,} different values in {len(given):,} rows; is it the label?"
         )
-    return given.astype(str).to_numpy() if given.dtype.kind not in "iub" else given.to_numpy()
+    return np.array([str(one) for one in given])
 
 
 def _first_line(error: Exception) -> str:

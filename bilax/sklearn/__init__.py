@@ -5,12 +5,12 @@
 HyperCleaner(random_state=0)
 """
 
-try:
-    import optax as _optax
-    import sklearn as _sklearn
-except ImportError as error:
-    raise ImportError(f"bilax.sklearn needs scikit-learn and optax: pip install 'bilax[sklearn]' ({error}).") from None
+from importlib.util import find_spec
 
-from bilax.sklearn.cleaner import HyperCleaner
+for name in ("sklearn", "optax"):
+    if find_spec(name) is None:
+        raise ImportError(f"bilax.sklearn needs {name}: pip install 'bilax[sklearn]'.")
+
+from bilax.sklearn.cleaner import HyperCleaner  # noqa: E402
 
 __all__ = ["HyperCleaner"]

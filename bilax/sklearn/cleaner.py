@@ -1,7 +1,7 @@
 """HyperCleaner: a linear classifier for tables in which some labels are wrong."""
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -9,14 +9,14 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from bilax.sklearn import design, wide
+from bilax.sklearn.crossfit import NOWHERE
 from bilax.sklearn.label_noise import how_many, posterior
 from bilax.sklearn.learning import LEARNABLE, Learned, Rows, learn
 
 SPLIT = 0.2  # of the rows, taken for trusted where none are
-ACCEPTED = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
 
 class HyperCleaner(ClassifierMixin, BaseEstimator):
@@ -41,7 +41,7 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
       label_quality_: for each row, the chance that its label is right, from 0 to 1.
       suspicious_: positions of the rows whose label is rather wrong than right, the worst first.
       suggested_labels_: for each row, the most likely label.
-      estimated_noise_: how many labels are wrong: the estimate, and the ends of an interval of about 95 %.
+      estimated_noise_: how many labels are wrong: the estimate, and the ends of an interval.
       sample_weight_: for each row, what its label counted for in the fit, from 0 to 1.
       confusion_: the chance that a row of one class (rows) is given the label of another (columns).
       classes_, coef_, intercept_: as in scikit-learn's linear classifiers, with a row for each class.
@@ -93,13 +93,13 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
         """
         _check_settings(self)
         index = getattr(X, "index", None)
-        X, y = validate_data(self, X, y, **ACCEPTED)
+        X, y = _validated(self, X, y)
         check_classification_targets(y)
         X, y, mask, more = _with_trusted(self, X, y, X_trusted, y_trusted, trusted)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         self.classes_, label = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"there must be two classes at least; all labels are {self.classes_[0]!r}.")
+            raise ValueError(f"there is one class alone, {self.classes_[0]}; a classifier needs two at least.")
         split = not mask.any()
         if split:
             mask = _split(label, rng)
@@ -111,19 +111,23 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
             folds=self.folds, held_out=self.held_out, parts=tuple(self.learn), progress=self.progress,
             checkpoint_dir=self.checkpoint_dir,
         )  # fmt: skip
-        self._set_classifier(X, rows, plan, found)
+        found = self._set_classifier(X, rows, plan, found)
         self._judge(rows, found, split, more, index, rng)
         return self
 
-    def _set_classifier(self, X: Any, rows: "Rows", plan: design.Design, found: "Learned") -> None:
-        coef, intercept = plan.coefficients(found.last)
+    def _set_classifier(self, X: Any, rows: Rows, plan: design.Design, found: Learned) -> Learned:
+        """Set the coefficients; return what was learned, with the chances by all features if there are many."""
+        fits = [plan.coefficients(V) for V in found.classifiers]
+        last = fits[-1]
         if plan.directions is not None:
-            through = np.where(rows.trusted[:, None], np.where(np.eye(len(self.classes_)), 0.0, -1e9)[rows.label], 0.0)
-            through += np.where(rows.trusted[:, None], 0.0, np.log(found.confusion).T[rows.label])
-            coef, intercept = wide.fit(plan.scaled(X), rows.label, through, found.held, (coef, intercept))
-        self.coef_, self.intercept_ = coef / plan.scale, intercept
+            itself = np.where(np.eye(len(self.classes_)), 0.0, NOWHERE)[rows.label]
+            through = np.where(rows.trusted[:, None], itself, np.log(found.confusion).T[rows.label])
+            all_features = wide.fit(plan.scaled(X), rows.label, through, found.held, found.fold, fits)
+            last, found = all_features.W, found._replace(unseen=all_features.unseen, seen=all_features.seen)
+        self.coef_, self.intercept_ = last[:-1].T / plan.scale, last[-1]
+        return found
 
-    def _judge(self, rows: "Rows", found: "Learned", split: bool, more: int, index: Any, rng: Any) -> None:
+    def _judge(self, rows: Rows, found: Learned, split: bool, more: int, index: Any, rng: Any) -> None:
         n = len(rows.label) - more
         every = np.arange(len(rows.label))
         known = rows.trusted & (not split)
@@ -155,17 +159,24 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
 
     def predict(self, X):
         """Return the most likely class of each row."""
-        return self.classes_[self._scores(X).argmax(1)]
+        best = self._scores(X).argmax(1)
+        return self.classes_[best]
 
     def _scores(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **ACCEPTED)
+        X = _validated(self, X)
         return np.asarray(X @ self.coef_.T) + self.intercept_
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _validated(cleaner: HyperCleaner, X: Any, y: Any = None) -> Any:
+    """Return X as numbers, and y; with y it is the first time, and without, X must be like then."""
+    how: Any = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+    return validate_data(cleaner, X, reset=False, **how) if y is None else validate_data(cleaner, X, y, **how)
 
 
 def _check_settings(cleaner: HyperCleaner) -> None:
@@ -197,8 +208,8 @@ def _with_trusted(
         raise ValueError("give both X_trusted and y_trusted, or neither.")
     if X_trusted is None:
         return X, y, mask, 0
-    X_more = validate_data(cleaner, X_trusted, reset=False, **ACCEPTED)
-    y_more = column_or_1d(check_array(y_trusted, ensure_2d=False, dtype=None), warn=True)
+    X_more = _validated(cleaner, X_trusted)
+    y_more = column_or_1d(np.asarray(y_trusted), warn=True)
     if len(y_more) != X_more.shape[0]:
         raise ValueError(f"X_trusted has {X_more.shape[0]} rows and y_trusted {len(y_more)} labels.")
     if (np.asarray(y).dtype.kind in "OU") != (y_more.dtype.kind in "OU"):

@@ -28,28 +28,31 @@ class Design(NamedTuple):
     spread: float  # mean over the rows of their own curvature, which a batch of one row would have
 
     def scaled(self, X: Any) -> Any:
-        return scipy.sparse.csr_array(X).multiply(1 / self.scale).tocsr() if scipy.sparse.issparse(X) else X / self.scale
+        return (
+            scipy.sparse.csr_array(X).multiply(1 / self.scale).tocsr() if scipy.sparse.issparse(X) else X / self.scale
+        )
 
     def __call__(self, X: Any) -> np.ndarray:
         """Return the columns."""
         columns = (_projected(self.scaled(X), self.directions) - self.centre) @ self.basis
         return np.concatenate([columns, np.full((len(columns), 1), BIAS)], axis=1, dtype=np.float32)
 
-    def coefficients(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the coefficients of the scaled features, a row for each class, and the intercepts."""
+    def coefficients(self, V: np.ndarray) -> np.ndarray:
+        """Return the coefficients of the scaled features, a column for each class, and the intercepts below them."""
         turned = self.basis @ V[:-1]
-        coef = turned if self.directions is None else self.directions @ turned
-        return coef.T, BIAS * V[-1] - self.centre @ turned
+        intercept = BIAS * V[-1] - self.centre @ turned
+        return np.concatenate([turned if self.directions is None else self.directions @ turned, intercept[None]])
 
 
 def fitted(X: Any, rng: np.random.Generator) -> Design:
     """Return the design for these features."""
     n, d = X.shape
     sparse = scipy.sparse.issparse(X)
-    size = abs(X).max(axis=0).toarray().ravel() if sparse else np.abs(X - X.mean(0)).max(0)
+    # Columns of a sparse matrix (words, categories) are alike as they are: a rare one must not be blown up.
+    size = np.full(d, abs(X).max()) if sparse else np.abs(X - X.mean(0)).max(0)
     scale = np.where(size > 0, size, 1.0).astype(np.float64)
     rows = X if n <= LOOKED_AT else X[np.sort(rng.choice(n, LOOKED_AT, replace=False))]
-    rows = scipy.sparse.csr_array(rows).multiply(1 / scale).tocsr() if sparse else rows / scale
+    rows = _divided(rows, scale)
     directions = _main(rows, rng) if d > (DIRECTIONS if sparse else TURNED) else None
     rows = _projected(rows, directions)
     centre = rows.mean(0)
@@ -62,6 +65,10 @@ def fitted(X: Any, rng: np.random.Generator) -> Design:
     return Design(scale, directions, centre, axes * width, np.append(width**2, 0.0), largest, spread)
 
 
+def _divided(X: Any, scale: np.ndarray) -> Any:
+    return scipy.sparse.csr_array(X).multiply(1 / scale).tocsr() if scipy.sparse.issparse(X) else X / scale
+
+
 def _projected(rows: Any, directions: np.ndarray | None) -> np.ndarray:
     projected = rows if directions is None else rows @ directions
     return projected.toarray() if scipy.sparse.issparse(projected) else np.asarray(projected)
@@ -70,6 +77,5 @@ def _projected(rows: Any, directions: np.ndarray | None) -> np.ndarray:
 def _main(rows: Any, rng: np.random.Generator) -> np.ndarray:
     from sklearn.utils.extmath import randomized_svd
 
-    seed = int(rng.integers(2**31))
-    most = min(DIRECTIONS, min(rows.shape) - 1)
-    return randomized_svd(rows, most, n_iter=2, random_state=seed)[2].T
+    how: Any = {"n_iter": 2, "random_state": int(rng.integers(2**31))}
+    return randomized_svd(rows, min(DIRECTIONS, min(rows.shape) - 1), **how)[2].T

@@ -8,7 +8,7 @@ DRAWS = 200  # of the bootstrap
 
 
 class Estimate(NamedTuple):
-    """How many labels are wrong: the estimate and an interval of about 95 %."""
+    """How many labels are wrong: the estimate and an interval."""
 
     wrong: float
     low: float
@@ -45,7 +45,9 @@ def how_many(
     """
     n, classes = chances.shape
     first = float(np.sum(1 - quality))
-    said = np.stack([chances[given == label].sum(0) if np.any(given == label) else np.zeros(classes) for label in range(classes)])
+    said = np.stack(
+        [chances[given == label].sum(0) if np.any(given == label) else np.zeros(classes) for label in range(classes)]
+    )
     known = [np.flatnonzero(trusted_labels == label) for label in range(classes)]
     present = [label for label in range(classes) if len(known[label])]
     if len(present) < 2:

@@ -34,7 +34,8 @@ class Rows(NamedTuple):
 
 
 class Learned(NamedTuple):
-    last: np.ndarray  # the classifier of all rows
+    classifiers: np.ndarray  # (folds + 1, columns, classes), that of all rows last
+    fold: np.ndarray
     unseen: np.ndarray  # chances of the classes, for each row by classifiers that have not seen it
     seen: np.ndarray  # by the last one
     confusion: np.ndarray
@@ -77,7 +78,13 @@ def learn(
     every = max(1, steps // LOOKS)
     settings: dict[str, Any] = {"seed": seed, "sampler": "blocks", "every": every, "metrics": best.look}
     result = solve(
-        problem, algorithm, steps=steps, stop=best.has_passed, progress=progress, checkpoint_dir=checkpoint_dir, **settings
+        problem,
+        algorithm,
+        steps=steps,
+        stop=best.has_passed,
+        progress=progress,
+        checkpoint_dir=checkpoint_dir,
+        **settings,
     )
     k, (x, V) = best.of(result)
     if x is None:  # it was passed before the run was interrupted
@@ -101,7 +108,8 @@ def learn(
         "compile seconds": result.compile_seconds,
     }
     return Learned(
-        last=np.asarray(V, float).reshape(len(V), folds + 1, classes)[:, folds],
+        classifiers=np.asarray(V, float).reshape(len(V), folds + 1, classes).transpose(1, 0, 2),
+        fold=fold,
         unseen=unseen,
         seen=chances[:, folds],
         confusion=softmax(np.asarray(x["confusion"], float), axis=1),
@@ -114,7 +122,13 @@ def learn(
 
 
 def _problem(
-    rows: Rows, plan: Design, shape: Regressions, fold: np.ndarray, held: np.ndarray, batch: int, rng: np.random.Generator
+    rows: Rows,
+    plan: Design,
+    shape: Regressions,
+    fold: np.ndarray,
+    held: np.ndarray,
+    batch: int,
+    rng: np.random.Generator,
 ) -> Problem:
     n, classes = len(rows.label), shape.classes
     given = np.flatnonzero(~rows.trusted)
