@@ -47,6 +47,14 @@ def test_how_to_sweep_and_how_to_profile_run_as_they_stand(tmp_path):
     assert list(tmp_path.rglob("*.trace.json.gz"))
 
 
+@pytest.mark.slow
+def test_cleaning_runs_as_it_stands():
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "cleaning.md").read_text(), re.DOTALL)
+    check = "\nassert np.mean(given[cleaner.suspicious_[:100]] != true[cleaner.suspicious_[:100]]) > 0.95\n"
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code + check], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+
+
 def test_a_method_of_your_own_runs_as_it_stands():
     page = (ROOT / "docs" / "your-own-method.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

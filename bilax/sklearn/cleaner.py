@@ -93,7 +93,7 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
         """
         _check_settings(self)
         index = getattr(X, "index", None)
-        X, y = _validated(self, X, y)
+        X, y = _validated(self, X, y, first=True)
         check_classification_targets(y)
         X, y, mask, more = _with_trusted(self, X, y, X_trusted, y_trusted, trusted)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
@@ -173,10 +173,10 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def _validated(cleaner: HyperCleaner, X: Any, y: Any = None) -> Any:
-    """Return X as numbers, and y; with y it is the first time, and without, X must be like then."""
+def _validated(cleaner: HyperCleaner, X: Any, y: Any = None, *, first: bool = False) -> Any:
+    """Return X as numbers; the first time with y, and later it must be like then."""
     how: Any = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
-    return validate_data(cleaner, X, reset=False, **how) if y is None else validate_data(cleaner, X, y, **how)
+    return validate_data(cleaner, X, y, **how) if first else validate_data(cleaner, X, reset=False, **how)
 
 
 def _check_settings(cleaner: HyperCleaner) -> None:

@@ -77,15 +77,12 @@ def learn(
     best = _Best(shape, jnp.asarray(rows.columns[held]), rows.label[held])
     every = max(1, steps // LOOKS)
     settings: dict[str, Any] = {"seed": seed, "sampler": "blocks", "every": every, "metrics": best.look}
-    result = solve(
-        problem,
-        algorithm,
-        steps=steps,
-        stop=best.has_passed,
-        progress=progress,
-        checkpoint_dir=checkpoint_dir,
-        **settings,
-    )
+    kept: dict[str, Any] = {"stop": best.has_passed, "progress": progress, "checkpoint_dir": checkpoint_dir}
+    result = solve(problem, algorithm, steps=steps, **settings, **kept)
+    if result.status == "interrupted":
+        raise KeyboardInterrupt(result.message)
+    if result.status in ("diverged", "failed"):
+        raise ValueError(f"the fit failed: {result.message}")
     k, (x, V) = best.of(result)
     if x is None:  # it was passed before the run was interrupted
         again = solve(problem, algorithm, steps=k, progress=False, **settings)

@@ -33,7 +33,9 @@ def with_steps(method: Any, outer: Any, inner: float, batch: int) -> Any:
 def by_part(optimisers: Mapping[str, Any]) -> Any:
     """Return an optimiser of x, a dictionary: one for each named part; the others stay as they are."""
 
-    def part(x: Mapping[str, Any]) -> dict[str, str]:
+    def part(x: Any) -> Any:
+        if not isinstance(x, Mapping):  # some methods ask how far a step on a single number goes
+            return next(iter(optimisers), "fixed")
         return {name: name if name in optimisers else "fixed" for name in x}
 
     return optax.partition({**optimisers, "fixed": optax.set_to_zero()}, part)
