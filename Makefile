@@ -8,7 +8,7 @@ export PYTHONUTF8 = 1
 .PHONY: help demo test test-slow check-method docs lint bench clean
 
 help:
-	@echo "make demo   clean the wrong labels of handwritten digits with MRBO and VRBO, print a table, draw a picture"
+	@echo "make demo   find the wrong labels of handwritten digits, print a table of all rivals, draw a picture"
 	@echo "make test   run the tests"
 	@echo "make test-slow   run the proofs that take long and seldom change"
 	@echo "make check-method NAME=mrbo   run the tests that concern one method"

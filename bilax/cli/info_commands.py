@@ -20,7 +20,7 @@ def demo(
         int, typer.Option(min=0, max=2**32 - 1, help="Decides the split, the wrong labels and the batches.")
     ] = 0,
 ) -> None:
-    """Find the wrong labels among handwritten digits with MRBO and VRBO: a table and a picture."""
+    """Find the wrong labels among handwritten digits, and learn in spite of them: a table and a picture."""
     check_writable(out)
     if out.suffix.lower() != ".png":
         raise ValueError(f"cannot write {out}: give a file name that ends in .png.")
@@ -29,20 +29,20 @@ def demo(
     outcome = experiment.run_demo(seed, announce=lambda text: console.print(text, highlight=False))
     experiment.picture(outcome, out)
     table = Table(box=box.SIMPLE, padding=(0, 0, 0, 1))
-    table.add_column("trained on or by", no_wrap=True)
-    for title in ("loss", "accuracy", "AUROC", "seconds", "F", "G", "JV", "HV"):
+    table.add_column("learned from or by", no_wrap=True)
+    for title in ("accuracy", "AUROC", "seconds", "F", "G", "JV", "HV"):
         table.add_column(title, justify="right")
     for row in outcome.rows:
         calls = [""] * 4 if row.counts is None else [short(getattr(row.counts, c)) for c in ("F", "G", "JV", "HV")]
-        auroc = "" if row.auroc != row.auroc else f"{row.auroc:.3f}"
-        numbers = (f"{row.train_loss:.3f}", f"{row.test_accuracy:.3f}", auroc, f"{row.seconds:.1f}")
-        table.add_row(row.method, *numbers, *calls)
+        table.add_row(row.method, f"{row.test_accuracy:.3f}", f"{row.auroc:.3f}", f"{row.seconds:.1f}", *calls)
     console.print(table)
     console.print(
-        "loss: on the true labels of the training digits; accuracy: on the test digits\n"
-        "AUROC: how well the learned weights tell wrong from right labels (1 is perfect)\n"
-        "seconds: without compilation; F, G, JV, HV: oracle calls, in samples",
+        "accuracy: on the test digits; AUROC: how well wrong labels are told from right ones (1 is perfect)\n"
+        "seconds: without compilation; F, G, JV, HV: oracle calls, in samples; all on average over the seeds\n"
+        "Why it pays: the mistakes follow a rule, which plain training learns and cross-validation cannot see, and\n"
+        "the trusted digits are too few to learn from alone. It pays less where labels are wrong at random.",
         highlight=False,
+        soft_wrap=True,
     )
     console.print(f"picture: {out}", highlight=False)
 
