@@ -39,7 +39,7 @@ def test_help_and_version():
     assert "demo" in run.stdout
     assert "list" in run.stdout
     assert bilax_command("--version").stdout.strip() == f"bilax {bilax.__version__}"
-    for command in ("demo", "list", "doctor", "run", "reproduce", "tune", "report"):
+    for command in ("demo", "list", "doctor", "run", "reproduce", "tune", "report", "clean"):
         run = bilax_command(command, "--help")
         assert run.returncode == 0
         assert "Example" in " ".join(run.stdout.split())
@@ -173,6 +173,7 @@ def test_unknown_command():
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.slow
 def test_demo_prints_a_table_and_draws_a_picture(here, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "METHODS", {name: (method, 20) for name, (method, _) in demo.METHODS.items()})
     monkeypatch.setattr(demo, "STEPS", 20)

@@ -84,6 +84,7 @@ def test_any_pytree_gives_the_numbers_of_the_flat_problem(algorithm):
     np.testing.assert_allclose(join_y(result.y), flat.y, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "eta"), [*((case, 0.2) for case in METHOD_CASES), (METHOD_CASES[0], "auto")], ids=str
 )

@@ -25,6 +25,8 @@ LAYERS = [
     {"running"},
     {"problems"},
     {"datasets"},
+    {"sklearn"},
+    {"cleaning"},
     {"experiments"},
     {"paper"},
     {"cli"},

@@ -115,6 +115,7 @@ WIDE = jnp.asarray(rng.normal(size=(20, 16)))
 FLAT = jnp.asarray(rng.normal(size=15))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fn", "argument", "turned"),
     [

@@ -83,6 +83,7 @@ CLOSED_FORM = {  # problem, and the squared norm of the true gradient to reach w
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "name"),
     [*((c, "quadratic") for c in ALGORITHM_CASES), *((c, "another") for c in METHOD_CASES)],

@@ -23,6 +23,18 @@ EXTRAS = {
     "plots": ("matplotlib",),
     "tables": ("pandas",),
     "report": ("plotly", "matplotlib", "pandas"),
+    "sklearn": ("scikit-learn", "optax"),
+    "clean": (
+        "typer",
+        "rich",
+        "platformdirs",
+        "filelock",
+        "scikit-learn",
+        "optax",
+        "pandas",
+        "pyarrow",
+        "pillow",
+    ),
 }
 
 
