@@ -373,7 +373,7 @@ bilax.hypergradient(problem, result.x, result.y)
 small = hyper_cleaning(datasets.digits(0.3, train=50, trusted=20))
 assert bilax.solve(small, bilax.StocBiO(S=8, eta=0.01), steps=2).status == "done"
 task = datasets.digits(demo.NOISE, train=demo.TRAIN, trusted=demo.TRUSTED)
-algorithm, _ = demo.METHODS["MRBO"]
+algorithm, _ = demo.METHODS["MRBO, weights"]
 assert bilax.solve(hyper_cleaning(task, demo.C), algorithm, steps=2).status == "done"
 try:
     datasets.mnist()
