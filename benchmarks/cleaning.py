@@ -97,6 +97,22 @@ def measure(name, data, kind, rate, seed):
     }  # fmt: skip
 
 
+def markdown(rows):
+    """Return a table of all cells: AUROC of finding wrong labels / test accuracy, means over the seeds."""
+    names = [name for name in RIVALS if any(row["rival"] == name for row in rows)]
+    lines = ["| data | wrong labels | rate | " + " | ".join(names) + " |", "|---" * (len(names) + 3) + "|"]
+    for cell in dict.fromkeys((row["data"], row["kind"], row["rate"]) for row in rows):
+        shown = []
+        for name in names:
+            there = [r for r in rows if (r["data"], r["kind"], r["rate"], r["rival"]) == (*cell, name)]
+            parts = [f"{np.mean([r['auroc'] for r in there]):.3f}"] if there else []
+            if there and there[0]["accuracy"] is not None:
+                parts.append(f"{np.mean([r['accuracy'] for r in there]):.3f}")
+            shown.append(" / ".join(parts))
+        lines.append(f"| {cell[0]} | {cell[1]} | {cell[2]} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="the digits alone, one seed")
@@ -124,6 +140,7 @@ def main():
         if cell in done:
             continue
         row = measure(*cell)
+        rows.append(row)
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
         accuracy = "" if row["accuracy"] is None else f"{row['accuracy']:.4f}"
@@ -131,6 +148,7 @@ def main():
             f"{number}/{len(cells)} {cell}: AUROC {row['auroc']:.4f} accuracy {accuracy} {row['seconds']:.1f} s",
             flush=True,
         )
+    print(markdown(rows))
 
 
 if __name__ == "__main__":
