@@ -2,6 +2,10 @@
 
 import csv
 import io
+import signal
+import subprocess
+import sys
+import time
 
 import chromium
 import numpy as np
@@ -11,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
 from bilax.cleaning import columns, images, reading
-from bilax.cleaning.clean import Request, clean
+from bilax.cleaning.clean import Request, _read, clean
 from bilax.cleaning.page import Found, Suspect, write
 from bilax.cli.app import app
 from bilax.cli.shell import main
@@ -184,6 +188,10 @@ MISTAKES = {
     "only constants": (dict(text="a,target\n1,x\n1,y\n"), "no column is left to learn from: a: left out: one value"),
     "an empty trusted file": (dict(trusted="a,target\n"), "no rows"),
     "trusted without a column": (dict(trusted="b,target\n1,x\n"), "lacks the column 'a'"),
+    "text where numbers were": (
+        dict(text="a,target\n1,x\n2,y\n", trusted="a,target\nmany,x\n"),
+        "the column 'a' holds numbers in one file, but not in another",
+    ),
     "a decision beyond the table": (dict(decisions="row,label\n9,x\n"), "names row 9; t.csv has the rows 1 to 4"),
     "decisions of another table": (dict(decisions="row,given,label\n1,y,x\n"), "was made for another table"),
     "text among features": (dict(text="a,target\nu,x\nv,y\n", features_only=True), "must be numbers"),
@@ -261,6 +269,50 @@ def test_parquet_and_csv_are_read_alike(files):
     folder, _ = files
     one, other = reading.read(folder / "train.csv"), reading.read(folder / "train.parquet")
     pandas.testing.assert_frame_equal(one, other, check_dtype=False)
+
+
+def test_a_gap_does_not_hide_that_a_row_is_in_both_files(tmp_path):
+    """With it, whole numbers are read as floating ones."""
+    train = small(tmp_path, text="a,b,target\n1,5,x\n2,6,y\n3,7,x\n4,8,y\n")
+    trusted = small(tmp_path, "trusted.csv", "a,b,target\n2,6,x\n,9,y\n")
+    assert _read(Request(train, "target", trusted)).known.tolist() == [False, True, False, False]
+
+
+def test_what_is_kept_of_an_interrupted_run_is_of_that_run_alone(tmp_path):
+    path = small(tmp_path)
+    one = Request(path, "target").fingerprint()
+    assert one == Request(path, "target").fingerprint()
+    assert one != Request(path, "target", seed=1).fingerprint()
+    path.write_text("a,target\n1,x\n2,y\n5,x\n")
+    assert one != Request(path, "target").fingerprint()
+
+
+@pytest.mark.slow
+def test_an_interrupted_command_says_so_and_is_in_no_ones_way(files, tmp_path):
+    folder, _ = files
+    command = [sys.executable, "-m", "bilax", "clean", folder / "train.csv", "--label", "target", "--trusted"]
+    command += [
+        folder / "trusted.csv",
+        "--steps",
+        "20000",
+        "--out",
+        tmp_path / "w.csv",
+        "--report",
+        tmp_path / "r.html",
+    ]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob(".w.csv.*.part/checkpoint.bin")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    run.send_signal(signal.SIGINT)
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "interrupted; the same command goes on from here" in said
+    assert not (tmp_path / "w.csv").exists()
+    shorter = ["30" if part == "20000" else part for part in command]  # other settings: another run, not an error
+    assert subprocess.run(shorter, capture_output=True).returncode == 0
+    assert (tmp_path / "w.csv").is_file()
+    assert not list(tmp_path.glob(".*part"))
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """A table or a folder of images, from files to a judgement of every label."""
 
+import hashlib
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,12 @@ class Request(NamedTuple):
     steps: int = 500
     seed: int = 0
     checkpoint_dir: Path | None = None
+
+    def fingerprint(self) -> str:
+        """Return a short text that is another one for other settings, and for files that have changed."""
+        files = [path for path in (self.train, self.trusted, self.decisions) if path is not None and path.is_file()]
+        stamps = [(path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+        return hashlib.sha256(repr((tuple(self), stamps)).encode()).hexdigest()[:12]
 
 
 class Cleaned(NamedTuple):
@@ -118,9 +125,17 @@ def _same_rows(request: Request, table: Table, more: Table) -> np.ndarray:
 
     names = [name for name in table.columns if name not in (request.label, request.id) and name in more.columns]
     hashed: Any = util.hash_pandas_object
-    key = [hashed(part[names].astype(str), index=False).to_numpy() for part in (table, more)]
+    key = [hashed(_plain(part[names]), index=False).to_numpy() for part in (table, more)]
     place = {value: number for number, value in enumerate(key[1])}
     return np.array([place.get(value, -1) for value in key[0]])
+
+
+def _plain(table: Table) -> Table:
+    """Return a table as text in which equal values are equal: a gap in a column makes its whole numbers floating."""
+    from pandas.api import types
+
+    numbers = {name: float for name in table.columns if types.is_numeric_dtype(table[name])}
+    return table.astype(numbers).astype(str)
 
 
 def _decisions(request: Request, given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

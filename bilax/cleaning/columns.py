@@ -95,7 +95,12 @@ class Encoder:
         table = table.copy()
         for column in self.columns:
             if column.kind == "number":
-                values = table[column.name].astype(float)
+                try:
+                    values = table[column.name].astype(float)
+                except (TypeError, ValueError) as error:
+                    raise ValueError(
+                        f"the column {column.name!r} holds numbers in one file, but not in another: {error}."
+                    ) from None
                 table[column.name] = values.where(np.isfinite(values))
             elif column.kind in ("category", "text"):
                 missing = "" if column.kind == "text" else "(missing)"

@@ -1,5 +1,6 @@
 """The command that judges the labels of a table."""
 
+import glob
 import shlex
 import shutil
 import sys
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from bilax.cli import signals
 from bilax.cli.shell import app, check_writable, console
 from bilax.storage.files import replacing
 
@@ -51,10 +53,15 @@ def clean(
     from bilax.cleaning.clean import clean as judged
 
     check_method(method)
-    kept = out.with_name(f".{out.name}.part")  # of a run that was interrupted
-    request = Request(train, label, trusted, decisions, id, images, file, features_only, method, steps, seed, kept)
+    request = Request(train, label, trusted, decisions, id, images, file, features_only, method, steps, seed)
+    kept = out.with_name(f".{out.name}.{request.fingerprint()}.part")  # of a run that was interrupted
     command = "bilax " + shlex.join(sys.argv[1:])
-    cleaned = judged(request, command, lambda text: console.print(escape(text), highlight=False, soft_wrap=True))
+    announce = lambda text: console.print(escape(text), highlight=False, soft_wrap=True)  # noqa: E731
+    try:
+        cleaned = judged(request._replace(checkpoint_dir=kept), command, announce)
+    except KeyboardInterrupt:
+        console.print("interrupted; the same command goes on from here.", highlight=False)
+        raise typer.Exit(signals.exit_status()) from None
     for warning in cleaned.warnings:
         console.print(f"[yellow]note:[/yellow] {escape(warning)}", highlight=False, soft_wrap=True)
     with replacing(out) as stream:
@@ -63,6 +70,7 @@ def clean(
         else:
             cleaned.table.to_csv(stream, index=False)
     page.write(cleaned.found, report)
-    shutil.rmtree(kept, ignore_errors=True)
+    for part in out.parent.glob(f".{glob.escape(out.name)}.*.part"):
+        shutil.rmtree(part, ignore_errors=True)
     console.print(f"[bold]{escape(cleaned.found.answer)}[/bold]", highlight=False, soft_wrap=True)
     console.print(f"every row: {escape(str(out))}; the rows to look at: {escape(str(report))}", highlight=False)
