@@ -1,13 +1,12 @@
 """The page of a cleaned table: the answer, the rows to look at, and decisions that can be exported."""
 
-import base64
-import hashlib
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from string import Template
 
 from bilax.report.html import Html, data, escape, join, tag
+from bilax.report.page import content_policy
 from bilax.storage.files import write_text
 
 
@@ -48,7 +47,6 @@ def assemble(found: Found) -> str:
     """Return the page as one string of HTML that refers to nothing outside of itself."""
     part = {name: resources.files("bilax.cleaning").joinpath(name).read_text("utf-8") for name in _PARTS}
     style = resources.files("bilax.report").joinpath("page.css").read_text("utf-8") + part["clean.css"]
-    digest = base64.b64encode(hashlib.sha256(part["clean.js"].encode()).digest()).decode()
     body = join(
         [_suspects(found), _confusions(found), _list("What was done with the columns", found.columns), _facts(found)]
     )
@@ -58,10 +56,7 @@ def assemble(found: Found) -> str:
         sure=join(tag("p", sentence) for sentence in found.sure),
         body=body,
         data=data({"export": found.export}, id="settings"),
-        policy=(
-            f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
-            "base-uri 'none'; form-action 'none'"
-        ),
+        policy=content_policy([part["clean.js"]]),
         style=style,
         script=part["clean.js"],
     )

@@ -116,7 +116,7 @@ def assemble(page: Page) -> str:
         title=html.escape(page.title),
         introduction=html.paragraphs(page.introduction),
         body=html.join(body),
-        policy=_policy([plotly, parts["page.js"]]),
+        policy=content_policy([plotly, parts["page.js"]]),
         style=parts["page.css"],
         plotly=plotly,
         script=parts["page.js"],
@@ -126,7 +126,7 @@ def assemble(page: Page) -> str:
 _PARTS = ("page.html", "page.css", "page.js")
 
 
-def _policy(scripts: Iterable[str]) -> str:
+def content_policy(scripts: Iterable[str]) -> str:
     """Return a Content-Security-Policy: these scripts may run and no other, and nothing may be fetched."""
     digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)

@@ -92,7 +92,7 @@ def learn(
     unseen = chances[np.arange(n), np.maximum(fold, 0)]
     unseen[held] = chances[held, :folds].mean(1)
     weights = np.ones(n)
-    weights[~rows.trusted] = np.asarray(row_weights(x))[: n - len(trusted)] if "weights" in parts else 1.0
+    weights[~rows.trusted] = np.asarray(row_weights(x))[: n - len(trusted)]
     told = {
         "status": result.status,
         "message": result.message,
