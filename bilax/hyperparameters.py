@@ -102,6 +102,15 @@ def count(*, default: int, doc: str, at_least: int = 1) -> Any:
     return _field(default, doc, lambda value: _integer(value, at_least), f"an integer >= {at_least}", static=True)
 
 
+def choice(*, default: int, among: tuple[int, ...], doc: str) -> Any:
+    """A static integer, one of a few."""
+
+    def check(value: Any) -> int:
+        return value if _integer(value, 1) in among else _refuse()
+
+    return _field(default, doc, check, f"one of {', '.join(map(str, among))}", static=True)
+
+
 def batch_size(*, default: int, doc: str) -> Any:
     """A static integer that is the size of a batch."""
     return _field(default, doc, lambda value: _integer(value, 1), "an integer >= 1", static=True, batch_size=True)
@@ -116,7 +125,18 @@ def switch(*, default: bool, doc: str) -> Any:
 
 @dataclass_transform(
     frozen_default=True,
-    field_specifiers=(positive, nonnegative, outer_step, inner_step, weight, series_step, count, batch_size, switch),
+    field_specifiers=(
+        positive,
+        nonnegative,
+        outer_step,
+        inner_step,
+        weight,
+        series_step,
+        count,
+        choice,
+        batch_size,
+        switch,
+    ),
 )
 def hyperparameters(cls: C) -> C:
     """Make ``cls`` a frozen dataclass that is a pytree and checks its own values."""

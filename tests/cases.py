@@ -10,11 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import transcript
+import transcript_amigo
+import transcript_bome
+import transcript_f2sa
+import transcript_fsla
+import transcript_ma_soba
+import transcript_pzobo
+import transcript_saba
 import transcript_soba
+import transcript_srba
 from stepping import Batches
 
 import bilax
 from bilax import MRBO, VRBO, Problem, iterate
+from bilax.algorithms import directions, pzobo, saba, spaba
+from bilax.algorithms.f2sa import WEIGHTS
 from bilax.hypergrad import dense, neumann
 from bilax.problems import HyperCleaning, hyper_cleaning, quadratic
 from bilax.sampling import keys
@@ -90,6 +100,7 @@ class AlgorithmCase:
     # (algorithm, oracle, state) -> pairs of what the state holds and what it must be, if every batch is all data
     exact: Callable[..., list[tuple]] | None = None
     projects: str = "xy"  # the variables that the transcript projects
+    biased: float = 1.0  # how many times the target, for a method that is not exact with constants that stay
 
     def __str__(self) -> str:
         return self.name
@@ -131,6 +142,37 @@ def _series_then_loop(Q: int, draws: list) -> Batches:
 def _two(draws: list) -> Batches:
     (_, B_G), (_, B_F) = draws
     return Batches(B_G=_numbers(B_G), B_F=_numbers(B_F))
+
+
+def _loop_outer_loop(T: int, draws: list) -> Batches:
+    """T inner batches for y, the outer batch, T inner batches for v, one more."""
+    assert [level for level, _ in draws] == ["G"] * T + ["F"] + ["G"] * (T + 1)
+    numbers = [_numbers(batch) for _, batch in draws]
+    return Batches(B_y=numbers[:T], B_F=numbers[T], B_v=numbers[T + 1 : -1], B_G=numbers[-1])
+
+
+def _five(draws: list) -> Batches:
+    assert [level for level, _ in draws] == ["G", "G", "G", "F", "F"]
+    return Batches(**dict(zip(("B1", "B2", "B4", "B3", "B5"), (_numbers(batch) for _, batch in draws), strict=True)))
+
+
+def _two_or_none(draws: list) -> Batches:
+    return _two(draws) if draws else Batches()
+
+
+def _points_then_two(a: Any, draws: list) -> Batches:
+    """For each inner step an inner and an outer batch for each point, then one of each."""
+    *loop, (_, B_G), (_, B_F) = draws
+    left = iter(loop)
+    inner = [[(_next(left, "G"), _next(left, "F") if j else None) for j in WEIGHTS[a.P]] for _ in range(a.T)]
+    assert next(left, None) is None
+    return Batches(inner=inner, B_G=_numbers(B_G), B_F=_numbers(B_F))
+
+
+def _next(left: Any, level: str) -> np.ndarray:
+    of, batch = next(left)
+    assert of == level
+    return _numbers(batch)
 
 
 def _outer_then_loop(T: int, draws: list) -> Batches:
@@ -183,6 +225,41 @@ def _vrbo_transcript(a: VRBO, case: ProblemCase, drawn: list, K: int) -> list[di
     return [{**row, "v": row["v_last"], "u": row["u_last"]} for row in rows]
 
 
+def _sarah_transcript(refresh: Callable[[Any, int], bool]) -> Callable:
+    def parameters(a: Any) -> dict:
+        return _named("gamma", "rho", "rho_v", "radius")(a) | {"refresh": lambda k: refresh(a, k), "n": 24, "m": 24}
+
+    return _written(transcript_srba.sarah, lambda a, d: _two_or_none(d), parameters)
+
+
+def _saba_transcript(a: Any, case: ProblemCase, drawn: list, K: int, **projections) -> list[dict]:
+    blocks = [np.arange(start, min(start + a.S, 24)) for start in range(0, 24, a.S)]
+    chosen = [saba.chosen(keys.at(keys.root(7), k), len(blocks), len(blocks)) for k in range(K)]
+    draws = [Batches(i=int(i), j=int(j)) for i, j in chosen]
+    return transcript_saba.saba(
+        case.twin, case.x0, case.y0.ravel(), draws.__getitem__, K, blocks_G=blocks, blocks_F=blocks,
+        **_named("gamma", "rho", "rho_v")(a), **projections,
+    )  # fmt: skip
+
+
+def _pzobo_transcript(a: Any, case: ProblemCase, drawn: list, K: int, **projections) -> list[dict]:
+    def batches(k: int, step: list) -> Batches:
+        assert [level for level, _ in step] == ["G"] * a.N + ["F"]
+        u = pzobo.directions(jax.random.split(keys.at(keys.root(7), k), 3)[2], jnp.asarray(case.x0), a.R)
+        return Batches(B_y=[_numbers(batch) for _, batch in step[:-1]], B_F=_numbers(step[-1][1]), u=np.asarray(u))
+
+    draws = [batches(k, step) for k, step in enumerate(drawn)]
+    return transcript_pzobo.pzobo(
+        case.twin,
+        case.x0,
+        case.y0.ravel(),
+        draws.__getitem__,
+        K,
+        **_named("gamma", "beta", "mu", "N")(a),
+        **projections,
+    )
+
+
 def _aid_parameters(a: Any) -> dict:
     if isinstance(a, bilax.AIDFP):
         estimator = partial(baselines.fixed_point, steps=a.N, eta=a.eta)
@@ -228,6 +305,11 @@ def _exact_rsvrb(a, oracle, s):
     F_x, F_y = oracle.grad_F(s.x_prev, s.y_prev, oracle.draw_F(keys.root(0), 1))
     G_y, H = _G_y(oracle, s.x_prev, s.y_prev), _matrices(oracle, s.x_prev, s.y_prev)
     return [(s.z.a, F_x), (s.z.b, F_y), (s.z.s, G_y), (s.z.H, H)]
+
+
+def _exact_soba_directions(a, oracle, s):
+    d = directions.on_all_data(oracle, directions.Point(s.x_prev, s.y_prev, s.v_prev))
+    return [(s.d_x, d.x), (s.d_y, d.y), (s.d_v, d.v)]
 
 
 def _merge(algorithm: type, **default) -> Callable[..., Any]:
@@ -356,6 +438,91 @@ ALGORITHM_CASES = [
         _merge(bilax.SOBA, gamma=0.2, rho=0.3, rho_v=0.2, a=0.4, b=0.3, S=5),
         _written(transcript_soba.soba, lambda a, d: _two(d), _named("gamma", "rho", "rho_v", "a", "b")),
         (bilax.SOBA(gamma=0.1, rho=0.8, a=0.5, b=0.3, S=256), 4000),
+    ),
+    AlgorithmCase(
+        "ma-soba",
+        _merge(bilax.MASOBA, alpha=0.2, beta=0.3, nu=0.2, theta=0.4, S=5),
+        _written(transcript_ma_soba.ma_soba, lambda a, d: _two(d), _named("alpha", "beta", "nu", "theta")),
+        (bilax.MASOBA(alpha=0.01, beta=0.5, theta=0.1, S=256), 3000),
+    ),
+    AlgorithmCase(
+        "saba",
+        _merge(bilax.SABA, gamma=0.1, rho=0.3, rho_v=0.2, S=5),
+        _saba_transcript,
+        (bilax.SABA(gamma=0.05, rho=0.3, S=256), 2000),
+    ),
+    AlgorithmCase(
+        "srba",
+        _merge(bilax.SRBA, gamma=0.1, rho=0.3, rho_v=0.2, q=4, S=5),
+        _sarah_transcript(lambda a, k: k % a.q == 0),
+        (bilax.SRBA(gamma=0.05, rho=0.3, q=20, S=64), 1000),
+        _exact_soba_directions,
+    ),
+    AlgorithmCase(
+        "srba-ball",
+        _merge(bilax.SRBA, gamma=0.1, rho=0.3, rho_v=0.2, q=3, S=5, radius=0.2),
+        _sarah_transcript(lambda a, k: k % a.q == 0),
+        (bilax.SRBA(gamma=0.05, rho=0.3, q=20, S=64, radius=100.0), 1000),
+        _exact_soba_directions,
+    ),
+    AlgorithmCase(
+        "spaba",
+        _merge(bilax.SPABA, gamma=0.1, rho=0.3, rho_v=0.2, q=4, S=5),
+        _sarah_transcript(lambda a, k: bool(spaba.refreshes(k, a.q))),
+        (bilax.SPABA(gamma=0.05, rho=0.3, q=20, S=64), 1000),
+        _exact_soba_directions,
+    ),
+    AlgorithmCase(
+        "spaba-large-batch",
+        _merge(bilax.SPABA, gamma=0.1, rho=0.3, rho_v=0.2, q=3, S=5, S1=9),
+        _sarah_transcript(lambda a, k: bool(spaba.refreshes(k, a.q))),
+        (bilax.SPABA(gamma=0.05, rho=0.3, q=10, S=256, S1=16384), 1000),
+        _exact_soba_directions,
+    ),
+    AlgorithmCase(
+        "fsla",
+        _merge(bilax.FSLA, gamma=0.2, rho=0.3, rho_v=0.2, theta=0.8, S=5),
+        _written(transcript_fsla.fsla, lambda a, d: _five(d), _named("gamma", "rho", "rho_v", "theta")),
+        (bilax.FSLA(gamma=0.1, rho=1.0, theta=0.5, S=256), 4000),
+    ),
+    AlgorithmCase(
+        "amigo",
+        _merge(bilax.AmIGO, gamma=0.2, rho=0.3, rho_v=0.2, T=3, S=5),
+        _written(transcript_amigo.amigo, lambda a, d: _loop_outer_loop(a.T, d), _named("gamma", "rho", "rho_v", "T")),
+        (bilax.AmIGO(gamma=0.05, rho=0.3, T=5, S=1024), 600),
+    ),
+    *(
+        AlgorithmCase(
+            name,
+            _merge(bilax.F2SA, gamma=0.1, beta=0.3, nu=0.2, c=0.2, T=3, S=5, P=P),
+            _written(transcript_f2sa.f2sa, _points_then_two, _named("gamma", "nu", "c", "T", "P", eta="beta")),
+            (bilax.F2SA(gamma=0.02, beta=0.3, nu=nu, T=10, S=4096, P=P), 800),
+            biased=biased,
+        )
+        for name, P, nu, biased in (
+            ("f2sa", 2, 0.1, 1),
+            ("f2sa-first-order", 1, 0.05, 10),
+            ("f2sa-fourth-order", 4, 0.1, 1),
+        )
+    ),
+    *(
+        AlgorithmCase(
+            name,
+            _merge(bilax.BOME, gamma=0.1, rho=0.2, alpha=0.3, c=c, T=3, S=5, by_value=by_value),
+            _written(
+                transcript_bome.bome, lambda a, d: _two(d), _named("gamma", "rho", "alpha", "T", "by_value", eta="c")
+            ),
+            (bilax.BOME(gamma=0.01, rho=0.02, alpha=0.5, c=0.9, T=20, S=2048, by_value=by_value), 4000),
+            biased=10,  # by the noise of q, which is no mean over samples
+        )
+        # Where lam is 0, x does not move at all if F ignores it.
+        for name, by_value, c in (("bome", False, 5.0), ("bome-by-value", True, 0.5))
+    ),
+    AlgorithmCase(
+        "pzobo",
+        _merge(bilax.PZOBO, gamma=0.1, beta=0.3, mu=0.05, N=3, R=2, S=5),
+        _pzobo_transcript,
+        (bilax.PZOBO(gamma=0.02, beta=0.3, N=20, R=10, S=1024), 1000),
     ),
 ]
 

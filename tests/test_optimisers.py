@@ -54,10 +54,14 @@ def test_sgd_is_the_number_and_every_update_is_counted(algorithm):
         "aid-fp": "T",
         "aid-cg": "T",
         "reverse": "T",
+        "amigo": "T",
+        "f2sa": "T",
+        "pzobo": "N",
     }
     kept = eval(per_step.get(algorithm.name, "1"), {}, vars(number))
     assert state.x_memory.count == STEPS
-    assert state.y_memory.count == STEPS * kept
+    memory = state.y_memory[0] if algorithm.name == "f2sa" else state.y_memory  # that of the first of its points
+    assert memory.count == STEPS * kept
 
 
 def test_plain_sgd_is_the_number_too():

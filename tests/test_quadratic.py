@@ -95,4 +95,4 @@ def test_converges(algorithm, name):
     result = solve(problem.problem, alg, steps=steps)
     assert result.status == "done"
     assert result.history[0]["grad_norm2"] > 50
-    assert result.history[-1]["grad_norm2"] <= target
+    assert result.history[-1]["grad_norm2"] <= algorithm.biased * target

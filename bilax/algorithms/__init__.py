@@ -17,6 +17,15 @@ from bilax.algorithms.rsvrb import RSVRB as RSVRB
 from bilax.algorithms.aid import AIDFP as AIDFP, AIDCG as AIDCG
 from bilax.algorithms.reverse import Reverse as Reverse
 from bilax.algorithms.soba import SOBA as SOBA
+from bilax.algorithms.ma_soba import MASOBA as MASOBA
+from bilax.algorithms.saba import SABA as SABA
+from bilax.algorithms.srba import SRBA as SRBA
+from bilax.algorithms.spaba import SPABA as SPABA
+from bilax.algorithms.fsla import FSLA as FSLA
+from bilax.algorithms.amigo import AmIGO as AmIGO
+from bilax.algorithms.f2sa import F2SA as F2SA
+from bilax.algorithms.bome import BOME as BOME
+from bilax.algorithms.pzobo import PZOBO as PZOBO
 # isort: on
 
 # By the name on the command line, in the order of the list above.

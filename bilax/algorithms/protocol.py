@@ -50,9 +50,10 @@ class Draws(NamedTuple):
 class Algorithm(Protocol):
     """A pytree of hyper-parameters (see `bilax.hyperparameters`) with three pure methods.
 
-    It may have three more: ``draws() -> Draws``, by which the history counts samples; ``init_cost(oracle) -> Counts``,
-    the calls of `init` if it makes any; and ``period``, the number of iterations after which `cost` repeats, so
-    that it need not be summed up one by one.
+    It may have four more: ``draws() -> Draws``, by which the history counts samples; ``passes() -> float``, how often
+    it goes through all data, per iteration on average; ``init_cost(oracle) -> Counts``, the calls of `init` if it makes
+    any; and ``period``, the number of iterations after which `cost` repeats, so that it need not be summed up one by
+    one.
     """
 
     def init(self, oracle: Oracle, x0: PyTree, y0: PyTree) -> Any:

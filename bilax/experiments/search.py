@@ -64,8 +64,7 @@ def search(
     candidates = one_program(candidates)
     lanes = min(lanes, len(candidates))
     parts = traced(problem, sampler)
-    oracle = parts.oracle()
-    states = [first_state(problem, oracle, candidate, None, None) for candidate in candidates]
+    states = [first_state(problem, parts, candidate, None, None) for candidate in candidates]
     reached = [(s, loop.fresh_memory(c, s), jnp.ones((), bool)) for c, s in zip(candidates, states, strict=True)]
     identity = keeping.identity(candidates, seed, sampler, parts, (problem.x0, problem.y0))
     kept = _Kept(checkpoint, identity | {"steps": steps, "rungs": rungs, "lanes": lanes})

@@ -35,15 +35,23 @@ class Turned:
 
     @classmethod
     def of(cls, leaf: Any, way: Way) -> "Turned":
-        for kind, there, _ in way:
-            leaf = leaf.reshape(there) if kind == "reshape" else leaf.transpose(there)
-        return cls(leaf, way)
+        """Turn a leaf, or a stack of such leaves along leading axes."""
+        ndim = len(way[0][2]) if way else leaf.ndim
+        return cls(_reorder(leaf, [(kind, there) for kind, there, _ in way], ndim), way)
 
     def back(self) -> Any:
-        leaf = self.array
-        for kind, _, back in reversed(self.way):
-            leaf = leaf.reshape(back) if kind == "reshape" else leaf.transpose(back)
-        return leaf
+        ndim = len(self.way[-1][1]) if self.way else self.array.ndim
+        return _reorder(self.array, [(kind, back) for kind, _, back in reversed(self.way)], ndim)
+
+
+def _reorder(leaf: Any, reorderings: Sequence[tuple[str, tuple[int, ...]]], ndim: int) -> Any:
+    stack = leaf.shape[: leaf.ndim - ndim]
+    for kind, how in reorderings:
+        if kind == "reshape":
+            leaf = leaf.reshape(stack + how)
+        else:
+            leaf = leaf.transpose((*range(len(stack)), *(len(stack) + axis for axis in how)))
+    return leaf
 
 
 def is_turned(node: Any) -> bool:

@@ -142,7 +142,8 @@ def _take(products: list[JaxprEqn], side: int, values: Values, made_by: dict[Any
     """Return the results of products that share a factor; ``side`` is that of the others."""
     factors, (contracted, batched) = values.of(products[0].invars), products[0].params["dimension_numbers"]
     if len(products) == 1:
-        return [_turned(products[0], factors, side)]
+        vectors = _with_a_vector(products[0], values, made_by)
+        return [_turned(products[0], factors, side) if vectors is None else vectors]
     free = [axis for axis in range(factors[side].ndim) if axis not in (*contracted[side], *batched[side])]
     # The axes of a result: first those batched, then those of the left factor, then those of the right one.
     axis = len(batched[0]) if side == 0 else factors[0].ndim - len(contracted[0])
@@ -153,6 +154,33 @@ def _take(products: list[JaxprEqn], side: int, values: Values, made_by: dict[Any
     return list(jnp.split(_turned(products[0], factors, side), len(products), axis=axis))
 
 
+def _with_a_vector(product: JaxprEqn, values: Values, made_by: dict[Any, JaxprEqn]) -> jax.Array | None:
+    """Return the product of a matrix with a single row or column, or of two of these; None if it is none of them.
+
+    The compiler takes such products element by element: a matrix is read as it lies, not turned before.
+    """
+    factors, (contracted, batched) = values.of(product.invars), product.params["dimension_numbers"]
+    if batched[0] or len(contracted[0]) != 1 or any(factor.ndim != 2 for factor in factors):
+        return None
+    axes = [contracted[side][0] for side in (0, 1)]
+    shared = factors[0].shape[axes[0]]
+    if shared == 1:
+        column, row = (factor.squeeze(axis) for factor, axis in zip(factors, axes, strict=True))
+        return (column[:, None] * row[None, :]).astype(product.outvars[0].aval.dtype)  # type: ignore[attr-defined]
+    if shared not in (factor.size for factor in factors):
+        return None
+    for side, variable in enumerate(product.invars):
+        made = None if isinstance(variable, Literal) else made_by.get(variable)
+        if made is not None and made.primitive is transpose_p:
+            factors[side], axes[side] = values.of(made.invars)[0], 1 - axes[side]
+    matrix = 0 if factors[0].size > factors[1].size else 1
+    if axes[matrix] == 0:
+        return _apply(product, values.of(product.invars))[0]
+    params = {**product.params, "dimension_numbers": (((1,), (axes[1 - matrix],)), ((), ()))}
+    out = dot_general_p.bind(factors[matrix], factors[1 - matrix], **params)
+    return out if matrix == 0 else out.T
+
+
 def _turned(product: JaxprEqn, factors: list[Any], side: int) -> jax.Array:
     """Multiply, with the larger one of two matrices on the right and the contracted axis of the other one last."""
     (contracted, batched), large, small = product.params["dimension_numbers"], factors[1 - side], factors[side]
@@ -160,8 +188,7 @@ def _turned(product: JaxprEqn, factors: list[Any], side: int) -> jax.Array:
     last = [small.ndim - 1] == list(contracted[side])
     if batched[0] or large.ndim != 2 or len(contracted[0]) != 1 or not free or (side == 0 and last):
         return _apply(product, factors)[0]
-    shared = large.shape[contracted[1 - side][0]]
-    if large.size < 2 * small.size or shared in (1, small.size):  # an outer product, or one with a vector
+    if large.size < 2 * small.size:
         return _apply(product, factors)[0]
     # The compiler would turn a mere transpose back.
     small = jax.lax.optimization_barrier(small.transpose((*free, *contracted[side])))

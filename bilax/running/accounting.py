@@ -24,6 +24,9 @@ class Account:
 
     def __init__(self, algorithm: Algorithm, problem: Traced):
         self._outer, self._inner = _with_real_batches(algorithm, problem)
+        self._passes = getattr(algorithm, "passes", float)()  # over all data, in a step, on average
+        oracle = problem.oracle() if self._passes else None
+        self._sizes = (0, 0) if oracle is None else (oracle.size_F or 0, oracle.size_G or 0)
         self.period = getattr(algorithm, "period", 1 if hasattr(algorithm, "about") else None)
         self._up_to = lru_cache(maxsize=None)(self._sum)
 
@@ -55,6 +58,7 @@ class Account:
         dense = sum(leaf.size for leaf in jax.tree.leaves(y)) if any("d_y" in text for text in random.values()) else 1
         # At most: power iteration on two batches, and products as many as the largest whole number says, at two points.
         most = max([PROBED, *sizes]) * (2 * ITERATIONS + 2 * dense) + 2 * max([1, *sizes]) * max([1, *values])
+        most += max(self._sizes) if self._passes else 0
         if most >= COUNTED:
             raise ValueError(
                 f"a step with batches of {max([1, *sizes]):,} samples makes up to {most:,} oracle calls, and at most "
@@ -72,7 +76,7 @@ class Account:
         """How many samples a step draws, on average; those on which L is measured are not among them."""
         if not hasattr(self._inner, "draws"):
             return math.nan
-        return float(self._outer.draws().F + self._inner.draws().G)
+        return float(self._outer.draws().F + self._inner.draws().G + self._passes * sum(self._sizes))
 
 
 def plain(calls: Counts) -> Counts:

@@ -92,10 +92,18 @@ def starting_point(problem: Problem | Oracle, x0: PyTree, y0: PyTree) -> tuple[P
     return project_x(x0), project_y(y0)
 
 
-def first_state(problem: Problem | Oracle, oracle: Oracle, algorithm: Algorithm, x0: PyTree, y0: PyTree) -> Any:
-    state = algorithm.init(oracle, *starting_point(problem, x0, y0))
+def first_state(problem: Problem | Oracle, parts: Traced, algorithm: Algorithm, x0: PyTree, y0: PyTree) -> Any:
+    start = starting_point(problem, x0, y0)
+    # One of ours that calls oracles is compiled, and once; what a user may still be changing is run as it is.
+    calls = hasattr(algorithm, "init_cost") and type(algorithm).__module__.startswith("bilax.algorithms.")
+    state = _init(parts, algorithm, *start) if calls else algorithm.init(parts.oracle(), *start)
     check_state(algorithm, state)
     return state
+
+
+@jax.jit
+def _init(parts: Traced, algorithm: Algorithm, x0: PyTree, y0: PyTree) -> Any:
+    return algorithm.init(parts.oracle(), x0, y0)
 
 
 def check_memory(problem: Traced, account: Account, state: Any, *, runs: int = 1, kept: int = 0) -> None:

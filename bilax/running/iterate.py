@@ -53,7 +53,7 @@ def iterate(
     parts = traced(problem, sampler)
     check_algorithm(algorithm)
     check_single(algorithm, "iterate takes one setting at a time: use jax.vmap over a function of it, or bilax.sweep")
-    state = first_state(problem, parts.oracle(), algorithm, x0, y0)
+    state = first_state(problem, parts, algorithm, x0, y0)
     stream = keys.root(seed if isinstance(seed, jax.Array) else keys.checked_seed(seed))
     told = loop.begin(parts, algorithm, stream, state, loop.fresh_memory(algorithm, state)).info
     check_memory(parts, Account(algorithm, parts), state, kept=steps * bytes_of(told))

@@ -177,7 +177,7 @@ class _Runner:
         self.account = Account(algorithm, self.problem)
         oracle = self.problem.oracle()
         if state is None:
-            state, self.counts = first_state(problem, oracle, algorithm, *start), self.account.of_init(oracle)
+            state, self.counts = first_state(problem, self.problem, algorithm, *start), self.account.of_init(oracle)
             memory = loop.fresh_memory(algorithm, state)
         elif any(given is not None for given in start):
             raise ValueError("state says where to go on; leave x0 and y0 out.")

@@ -57,11 +57,13 @@ class Blocks:
         """The samples of the last block, if it is shorter than the others; else 0."""
         return size(self.data) % self.length
 
+    def samples(self, i: Scalar) -> jax.Array:
+        """Return how many samples block i has."""
+        return jnp.where(jnp.asarray(i) == self.count - 1, self.short or self.length, self.length)
+
     def weight(self, i: Scalar) -> jax.Array:
         """Return the share of block i in the data: the weighted mean over blocks is the mean over samples."""
-        n = size(self.data)
-        last = (self.short or self.length) / n
-        return jnp.where(jnp.asarray(i) == self.count - 1, last, self.length / n)
+        return self.samples(i) / size(self.data)
 
     def evaluate(self, i: Scalar, fn: Callable[[PyTree], PyTree]) -> PyTree:
         """Return ``fn(block i)``; i may be traced although the last block has another shape."""
