@@ -12,5 +12,6 @@ for name in ("sklearn", "optax"):
         raise ImportError(f"bilax.sklearn needs {name}: pip install 'bilax[sklearn]'.")
 
 from bilax.sklearn.cleaner import HyperCleaner  # noqa: E402
+from bilax.sklearn.regression import BilevelLogisticRegression  # noqa: E402
 
-__all__ = ["HyperCleaner"]
+__all__ = ["BilevelLogisticRegression", "HyperCleaner"]
