@@ -60,6 +60,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/peer.py
 	$(BIN)/python benchmarks/blocks.py
+	$(BIN)/python benchmarks/measuring.py
 	$(BIN)/python benchmarks/tricks.py
 	$(BIN)/python benchmarks/sweeps.py
 	$(BIN)/python benchmarks/growth.py

@@ -55,6 +55,14 @@ def test_cleaning_runs_as_it_stands():
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.slow
+def test_penalties_run_as_they_stand():
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "penalties.md").read_text(), re.DOTALL)
+    check = "\nassert set(np.argsort(model.shrinkage_)[:2]) == {0, 1}\n"
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code + check], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+
+
 def test_a_method_of_your_own_runs_as_it_stands():
     page = (ROOT / "docs" / "your-own-method.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

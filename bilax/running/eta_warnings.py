@@ -1,9 +1,10 @@
 """The warning that a Neumann series cannot be trusted, because its step eta is too large."""
 
-from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from bilax.algorithms.protocol import Algorithm, Info
 from bilax.errors import Doubts, UnsafeEta
@@ -12,7 +13,7 @@ from bilax.hyperparameters import Auto, names_of
 from bilax.oracle import Traced, TracedProblem
 from bilax.running.loop import auto_steps
 from bilax.sampling import keys
-from bilax.sampling.samplers import iid
+from bilax.sampling.samplers import take
 from bilax.types import PyTree
 
 SAMPLES = 1000  # at most, on which L is measured for a warning
@@ -70,6 +71,9 @@ def _measured_L(problem: Traced, state: Any) -> float:
 def _largest_eigenvalue(problem: Traced, x: PyTree, y: PyTree) -> jax.Array:
     oracle, samples = problem.oracle(), SAMPLES
     if isinstance(problem, TracedProblem):
-        samples = min(SAMPLES, oracle.size_G or SAMPLES)
-        oracle = oracle._replace(draw_G=partial(iid, problem.inner_data))
+        n = oracle.size_G or SAMPLES
+        samples = min(SAMPLES, n)
+        # Each sample once: a batch that holds some twice is more curved than the data are.
+        some = take(problem.inner_data, jnp.asarray(np.arange(samples) * n // samples, jnp.int32))
+        oracle = oracle._replace(draw_G=lambda key, size: some)
     return auto_eta.largest_eigenvalue(oracle, keys.root(0), x, y, samples)[0]

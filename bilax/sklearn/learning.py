@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from scipy.special import softmax
 
 from bilax.oracle import Counts
@@ -14,7 +13,7 @@ from bilax.results import History, Result
 from bilax.running.solve import solve
 from bilax.sklearn.crossfit import Bounded, Noisy, Regressions, Unseen, folds_of, polished, row_weights
 from bilax.sklearn.design import Design
-from bilax.sklearn.methods import by_part, with_steps
+from bilax.sklearn.methods import adam, by_part, with_steps
 
 LEARNABLE = {"confusion": 0.06, "penalty": 0.06, "weights": 0.06}  # with the rate of Adam for each
 RIGHT = 0.9  # the chance, at the start, that a label is right
@@ -72,7 +71,7 @@ def learn(
     fold[held] = -1
     shape, batch = Regressions(classes, folds), min(batch, n)
     problem = _problem(rows, plan, shape, fold, held, batch, rng)
-    outer = by_part({name: optax.adam(LEARNABLE[name]) for name in parts})
+    outer = by_part({name: adam(LEARNABLE[name]) for name in parts})
     algorithm = with_steps(method, outer, 1 / (1 + plan.spread / batch), batch)
     best = _Best(shape, jnp.asarray(rows.columns[held]), rows.label[held])
     every = max(1, steps // LOOKS)

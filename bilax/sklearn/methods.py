@@ -10,6 +10,10 @@ from bilax.algorithms import ALGORITHMS
 from bilax.errors import unknown
 from bilax.hyperparameters import names_of
 
+# Their rates are numbers of the compiled program: another rate is not another program.
+adam: Any = optax.inject_hyperparams(optax.adam)
+sgd: Any = optax.inject_hyperparams(optax.sgd)
+
 
 def with_steps(method: Any, outer: Any, inner: float, batch: int) -> Any:
     """Return the method of this name with the optimiser ``outer`` for x, steps ``inner`` for y and for linear systems.
@@ -24,7 +28,7 @@ def with_steps(method: Any, outer: Any, inner: float, batch: int) -> Any:
     values: dict[str, Any] = dict.fromkeys(names_of("outer_step", made), outer)
     docs = {field.name: field.metadata["doc"] for field in dataclasses.fields(made)}
     for name in names_of("inner_step", made):  # an optimiser is the step itself where a number would be relative
-        values[name] = optax.sgd(inner) if "relative" in docs[name] else inner
+        values[name] = sgd(inner) if "relative" in docs[name] else inner
     values |= dict.fromkeys(names_of("series_step", made), inner)
     values |= dict.fromkeys(names_of("batch_size", made), batch)
     return dataclasses.replace(made, **values)

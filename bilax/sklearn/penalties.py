@@ -6,26 +6,28 @@ In between, y is kept in a basis in which the inner problem is as curved in ever
 times, as the penalties change.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import scipy.linalg
 import scipy.sparse
 
+from bilax.errors import Doubtful
 from bilax.oracle import Counts
 from bilax.problem import Problem
 from bilax.running.solve import solve
 from bilax.sklearn.crossfit import folds_of
-from bilax.sklearn.methods import by_part, with_steps
+from bilax.sklearn.methods import adam, by_part, with_steps
 from bilax.sparse import Rows
 from bilax.types import PyTree
 
 RATES = {"common": 0.1, "own": 0.06}  # of Adam, for the common penalty and for what each feature adds to it
 ROUNDS = 6  # each with a basis of its own; in the first, the common penalty alone is learned
+FALLING = 0.7  # what is left of the rates from one round to the next
 REACH = 1.5  # how far a penalty may move in a round, in its logarithm
 SQUARE = 1024  # features, at most, of which a whole basis is taken; of more, a scale for each
 LOOKED_AT = 20_000  # rows, at most, that the basis is taken from
@@ -127,7 +129,7 @@ def learn(
     """Learn the penalties of features of mean square 1; ``group`` marks the features of each group by 1."""
     n, groups = len(label), features.shape[1] if group is None else group.shape[1]
     shape, batch = Folds(classes, folds), min(batch, n)
-    curved = _Curvature(features, 0.25 if classes == 2 else 0.5, rng)
+    curved = Curvature(features, most_curved(classes), rng)
     rows = {
         "features": Rows.from_scipy(features) if scipy.sparse.issparse(features) else features.astype(np.float32),
         "label": label.astype(np.int32),
@@ -144,13 +146,14 @@ def learn(
         upper = np.exp(bounds[1])
         basis, coordinates, spread = curved.basis(upper if group is None else group @ upper)
         full = {**x, **fixed, "bounds": jnp.asarray(bounds, float), "basis": jnp.asarray(basis, jnp.float32)}
-        outer = by_part({name: optax.adam(RATES[name]) for name in (("common",) if round_ == 0 else RATES)})
+        rates = {"common": RATES["common"], "own": 0.0 if round_ == 0 else RATES["own"]}
+        outer = by_part({name: adam(FALLING**round_ * rate) for name, rate in rates.items()})
         algorithm = with_steps(method, outer, 1 / (1 + spread / batch), batch)
         problem = Problem(
             Unseen(shape, prior / n), Fitted(shape), rows, rows, x0=full,
             y0=jnp.asarray(coordinates(W), jnp.float32), project_x=Near(),
         )  # fmt: skip
-        result = solve(
+        result = _quietly(
             problem, algorithm, steps=max(1, steps // ROUNDS), seed=int(rng.integers(2**31)), sampler="blocks",
             every=max(1, steps // ROUNDS), progress=progress,
             checkpoint_dir=None if checkpoint_dir is None else f"{checkpoint_dir}/round-{round_}",
@@ -161,12 +164,29 @@ def learn(
             raise ValueError(f"the fit failed: {result.message}")
         x = {name: result.x[name] for name in x}
         W = np.asarray(weights(result.x, result.y))
-        told.append({"F": result.history[-1].get("F"), "common": float(x["common"]), "warnings": result.warnings})
+        told.append({"penalty": float(n * np.exp(np.median(log_penalties(x)))), "warnings": result.warnings})
         counts, taken = counts + result.counts, taken + result.history[-1]["k"]
     return Learned(np.asarray(log_penalties(x), float) + np.log(n), taken, counts, {"rounds": told})
 
 
-class _Curvature:
+def most_curved(classes: int) -> float:
+    """Return the largest curvature of the loss of one row, by its scores."""
+    return 0.25 if classes == 2 else 0.5
+
+
+def mean_squares(features: Any) -> np.ndarray:
+    squares = features.multiply(features) if scipy.sparse.issparse(features) else features**2
+    return np.asarray(squares.mean(0)).ravel()
+
+
+def _quietly(*arguments: Any, **options: Any) -> Any:
+    """Solve; doubts are told in the diagnostics, not one by one for each round."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Doubtful)
+        return solve(*arguments, **options)
+
+
+class Curvature:
     """The curvature of the losses, at most, and bases in which it is 1, penalties included."""
 
     def __init__(self, features: Any, most: float, rng: np.random.Generator):
@@ -177,8 +197,7 @@ class _Curvature:
             ones = np.concatenate([np.ones((rows.shape[0], 1)), rows], axis=1)
             self.moment = most * ones.T @ ones / len(ones)
         else:
-            square = rows.multiply(rows) if scipy.sparse.issparse(rows) else rows**2
-            self.moment = most * np.append(1.0, np.asarray(square.mean(0)).ravel())
+            self.moment = most * np.append(1.0, mean_squares(rows))
 
     def basis(self, penalty: np.ndarray) -> tuple[np.ndarray, Any, float]:
         """Return a basis, the function from weights to their coordinates in it, and the mean curvature of a row."""
@@ -189,15 +208,15 @@ class _Curvature:
             spread = float(np.sum((self.moment @ basis) * basis))
             return basis, lambda W: root.T @ W, spread
         scale = 1 / np.sqrt(self.moment + penalty + 1e-12)
-        scale = 1 / np.sqrt(self._largest(scale) * self.moment + penalty + 1e-12)
+        scale = 1 / np.sqrt(self._largest(scale) / scale**2 + penalty)  # at least the moment, and the penalty
         return scale, lambda W: W / scale[:, None], float(np.sum(self.moment * scale**2))
 
     def _largest(self, scale: np.ndarray) -> float:
-        """Return the largest eigenvalue of the scaled moment, by power iteration; at least 1."""
+        """Return the largest eigenvalue of the scaled moment, by power iteration."""
         v, n, value = np.ones(len(scale)), self.rows.shape[0], 1.0
         for _ in range(30):
             v /= np.linalg.norm(v)
             along = self.rows @ (scale[1:] * v[1:]) + scale[0] * v[0]
             v = self.most / n * scale * np.append(along.sum(), self.rows.T @ along)
             value = float(np.linalg.norm(v))
-        return max(1.0, 1.1 * value)
+        return 1.05 * value

@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from bilax.sklearn.penalties import learn
+from bilax.sklearn.penalties import learn, mean_squares, most_curved
 
 
 class BilevelLogisticRegression(ClassifierMixin, BaseEstimator):
@@ -72,14 +73,14 @@ class BilevelLogisticRegression(ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         """Fit to rows X with labels y."""
         self._check_settings()
-        X, y = self._validated(X, y)
+        X, y = self._validated(X, y, first=True)
         check_classification_targets(y)
         self.classes_, label = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"there is one class alone, {self.classes_[0]}; a classifier needs two at least.")
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         centre, scale = _scale(X)
-        features = X.multiply(1 / scale).tocsr() if scipy.sparse.issparse(X) else (X - centre) / scale
+        features = _divided(X if centre is None else X - centre, scale)
         group = self._groups(X.shape[1])
         found = learn(
             features, label, len(self.classes_), group, rng, method=self.method, steps=self.steps,
@@ -87,18 +88,12 @@ class BilevelLogisticRegression(ClassifierMixin, BaseEstimator):
             checkpoint_dir=self.checkpoint_dir,
         )  # fmt: skip
         strength = np.exp(found.log_penalty if group is None else group @ found.log_penalty)
-        square = features.multiply(features) if scipy.sparse.issparse(features) else features**2
-        curvature = len(label) * (0.25 if len(self.classes_) == 2 else 0.5) * np.asarray(square.mean(0)).ravel()
+        curvature = len(label) * most_curved(len(self.classes_)) * mean_squares(features)
         self.shrinkage_ = strength / (strength + curvature)
         self.penalty_ = strength * scale**2
-        weighted = (
-            features.multiply(1 / np.sqrt(strength)).tocsr()
-            if scipy.sparse.issparse(X)
-            else features / np.sqrt(strength)
-        )
-        last = LogisticRegression(C=1.0, max_iter=1000, tol=1e-6).fit(weighted, label)
+        last = LogisticRegression(C=1.0, max_iter=1000, tol=1e-6).fit(_divided(features, np.sqrt(strength)), label)
         self.coef_ = last.coef_ / (np.sqrt(strength) * scale)
-        self.intercept_ = last.intercept_ - (self.coef_ @ centre if not scipy.sparse.issparse(X) else 0.0)
+        self.intercept_ = last.intercept_ - (0.0 if centre is None else self.coef_ @ centre)
         self.n_iter_, self.counts_, self.diagnostics_ = found.steps, found.counts, found.diagnostics
         return self
 
@@ -111,8 +106,6 @@ class BilevelLogisticRegression(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X):
         """Return the chances of the classes."""
-        from scipy.special import softmax
-
         scores = self.decision_function(X)
         return softmax(np.stack([np.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores, axis=1)
 
@@ -121,9 +114,9 @@ class BilevelLogisticRegression(ClassifierMixin, BaseEstimator):
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(1)]
 
-    def _validated(self, X: Any, y: Any = None) -> Any:
+    def _validated(self, X: Any, y: Any = None, *, first: bool = False) -> Any:
         how: Any = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
-        return validate_data(self, X, y, **how) if y is not None else validate_data(self, X, reset=False, **how)
+        return validate_data(self, X, y, **how) if first else validate_data(self, X, reset=False, **how)
 
     def _groups(self, features: int) -> np.ndarray | None:
         if self.groups is None:
@@ -148,10 +141,14 @@ class BilevelLogisticRegression(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def _scale(X: Any) -> tuple[Any, np.ndarray]:
+def _scale(X: Any) -> tuple[np.ndarray | None, np.ndarray]:
     """Return the centre and the scale of each feature. Those of a sparse matrix are alike as they are."""
     if scipy.sparse.issparse(X):
         largest = abs(X).max()
-        return 0.0, np.full(X.shape[1], largest if largest > 0 else 1.0)
+        return None, np.full(X.shape[1], largest if largest > 0 else 1.0)
     spread = X.std(0)
     return X.mean(0), np.where(spread > 0, spread, 1.0)
+
+
+def _divided(X: Any, by: np.ndarray) -> Any:
+    return X.multiply(1 / by).tocsr() if scipy.sparse.issparse(X) else X / by
