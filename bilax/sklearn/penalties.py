@@ -204,7 +204,7 @@ class Curvature:
         penalty = np.append(0.0, penalty)
         if self.whole:
             root = scipy.linalg.cholesky(self.moment + np.diag(penalty + 1e-9), lower=True)
-            basis = scipy.linalg.solve_triangular(root, np.eye(len(penalty)), lower=True, trans="T")
+            basis = scipy.linalg.solve_triangular(root, np.eye(len(penalty)), lower=True, trans=1)
             spread = float(np.sum((self.moment @ basis) * basis))
             return basis, lambda W: root.T @ W, spread
         scale = 1 / np.sqrt(self.moment + penalty + 1e-12)
