@@ -65,7 +65,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/sweeps.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/show.py
+	$(BIN)/python benchmarks/show.py  # and with --page, the tables of docs/performance.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis bilax-demo.png bilax-bench

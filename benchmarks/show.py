@@ -1,10 +1,13 @@
 """Turn the measurements of a folder into tables and plots.
 
-python benchmarks/show.py [FOLDER]
+python benchmarks/show.py [FOLDER] [--page]
+
+With ``--page``, what was measured is kept in docs/measured, and the tables of docs/performance.md are written from it.
 """
 
+import argparse
 import json
-import sys
+import re
 from pathlib import Path
 
 import matplotlib as mpl
@@ -91,8 +94,117 @@ def growth(facts, path):
     figure.savefig(path, dpi=130)
 
 
+def _table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _peer(facts):
+    names = list(facts["means"])
+    rows = [
+        [method, f"{row['twin, ms']:.3g}", *(f"{row[name]:.2f}" for name in names)]
+        for method, row in facts["table"].items()
+    ]
+    rows.append(["geometric mean", "", *(f"{facts['means'][name]:.2f}" for name in names)])
+    return _table(["method, batch", "plain JAX, ms", *names], rows)
+
+
+def _speed(facts):
+    table = facts["table"]
+    names = [
+        name
+        for name in dict.fromkeys(n for row in table.values() for n in row)
+        if name.endswith(", ms") or name.startswith("of ")
+    ]
+    rows = [[method, *(f"{row[name]:.3g}" if name in row else "" for name in names)] for method, row in table.items()]
+    return _table(["", *names], rows)
+
+
+def _tricks(facts):
+    columns = list(facts["table"])
+    names = dict.fromkeys(name for column in facts["table"].values() for name in column)
+    cell = lambda column, name: f"{facts['table'][column][name]:.2f}" if name in facts["table"][column] else ""  # noqa: E731
+    return _table(["without", *columns], [[name, *(cell(column, name) for column in columns)] for name in names])
+
+
+def _sweeps(facts):
+    names = ["members", "sweep, s", "one after the other, s", "ratio"]
+    return _table(
+        ["sweep", *names], [[what, *(f"{row[name]:.3g}" for name in names)] for what, row in facts["table"].items()]
+    )
+
+
+def _growth(facts):
+    rows = [
+        [
+            found["name"],
+            f"{found['rows'][0]['value']:,} to {found['rows'][-1]['value']:,}",
+            f"{found['time exponent']:.2f}",
+            f"{found['memory exponent']:.2f}",
+        ]
+        for found in facts["growth"].values()
+    ]
+    return _table(["grows", "values", "exponent of the time", "of the memory"], rows)
+
+
+def _startup(facts):
+    table = facts["table"]
+    return _table(["", "seconds"], [[what, f"{value:.2f}"] for what, value in table.items() if what != "compilation"])
+
+
+def _compilation(facts):
+    found = facts["table"]["compilation"]
+    return _table(["method", "seconds"], [[f"`{name}`", f"{value:.1f}"] for name, value in found.items()])
+
+
+def _measuring(facts):
+    names = list(next(iter(facts["table"].values())))
+    return _table(
+        ["", *names], [[what, *(f"{row[name]:.3g}" for name in names)] for what, row in facts["table"].items()]
+    )
+
+
+def _blocks(facts):
+    names = ["expected", "mean", "least", "most"]
+    return _table(
+        ["", *names], [[what, *(f"{row[name]:.3f}" for name in names)] for what, row in facts["table"].items()]
+    )
+
+
+# Marker on the page -> the file that was measured, and how it becomes a table.
+TABLES = {
+    "peer": ("peer", _peer),
+    "speed": ("speed", _speed),
+    "blocks": ("blocks", _blocks),
+    "measuring": ("measuring", _measuring),
+    "tricks": ("tricks", _tricks),
+    "sweeps": ("sweeps", _sweeps),
+    "growth": ("growth", _growth),
+    "startup": ("startup", _startup),
+    "compilation": ("startup", _compilation),
+}
+
+
+def filled(page, folder):
+    """Return the page with the tables of what was measured, each with the command and the commit that printed it."""
+    for marker, (file, table) in TABLES.items():
+        facts = json.loads((folder / f"{file}.json").read_text())
+        machine, commit = facts["environment"]["machine"], facts["environment"]["commit"]
+        source = (
+            f"`python benchmarks/{file}.py`, commit {commit[:7]}, {machine['cpus']} cores of an {machine['processor']}."
+        )
+        text = f"<!-- {marker} -->\n{source}\n\n{table(facts)}\n<!-- end -->"
+        page, times = re.subn(rf"<!-- {marker} -->.*?<!-- end -->", lambda _, text=text: text, page, flags=re.DOTALL)
+        assert times == 1, f"the page has {times} places for {marker}"
+    return page
+
+
 def main():
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "bilax-bench")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("bilax-bench"))
+    parser.add_argument("--page", action="store_true", help="write the tables of docs/performance.md")
+    options = parser.parse_args()
+    folder = options.folder
     if (folder / "speed.json").exists():
         facts = json.loads((folder / "speed.json").read_text())
         (folder / "speed.md").write_text(markdown(facts) + "\n")
@@ -105,6 +217,16 @@ def main():
     if (folder / "growth.json").exists():
         growth(json.loads((folder / "growth.json").read_text()), folder / "growth.png")
     print(f"tables, plots and JSON are in {folder}")
+    if options.page:
+        docs = Path(__file__).parents[1] / "docs"
+        kept = docs / "measured"
+        kept.mkdir(exist_ok=True)
+        for file in {file for file, _ in TABLES.values()}:
+            (kept / f"{file}.json").write_text((folder / f"{file}.json").read_text())
+        for picture in ("speed", "growth"):
+            (docs / "images" / f"{picture}.png").write_bytes((folder / f"{picture}.png").read_bytes())
+        page = docs / "performance.md"
+        page.write_text(filled(page.read_text(), kept))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,16 @@ def bare(monkeypatch):
     sys.modules.pop("bare", None)
 
 
+def test_the_tables_of_the_page_are_what_was_measured(monkeypatch):
+    """`python benchmarks/show.py --page` writes them; each names its command and its commit."""
+    monkeypatch.syspath_prepend(FOLDER)
+    show = importlib.import_module("show")
+    docs = FOLDER.parent / "docs"
+    page = (docs / "performance.md").read_text()
+    assert show.filled(page, docs / "measured") == page
+    sys.modules.pop("show", None)
+
+
 def flops(jaxpr, every=1):
     """Floating-point operations of the products of a step; branches are taken in one of so many steps."""
     total = 0.0
