@@ -44,7 +44,18 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: a proof that seldom changes; `make test` leaves it to .ci/run")
 
 
+# What holds for every method alike is shown of these by the slow set alone; their own numbers (transcripts, counts,
+# identities) are in the quick one, too.
+SELDOM = {"mrbo-d", "mstsa", "sema", "rsvrb", "ma-soba", "saba", "spaba", "fsla", "amigo", "bome", "pzobo"}
+ALIKE = {"test_contract", "test_loop", "test_optimisers", "test_projections"}
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
+    for item in items:
+        of = getattr(getattr(item, "callspec", None), "params", {}).get("algorithm")
+        if getattr(of, "method", None) in SELDOM and item.module.__name__ in ALIKE:
+            item.add_marker(pytest.mark.slow)
     name = config.getoption("--method")
     if name is None:
         return

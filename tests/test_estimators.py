@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 from cases import PROBLEM_CASES
 
-from bilax import hypergradient
+from bilax import Problem, hypergradient
 from bilax.datasets import digits
 from bilax.hypergrad import (
     ConjugateGradient,
+    Differences,
     Exact,
     FixedPoint,
     Neumann,
+    Nystrom,
     RandomNeumann,
+    Subspace,
     Unrolled,
     neumann,
     random_neumann,
@@ -37,7 +40,9 @@ def exact(case):
 
 @by_name
 @pytest.mark.parametrize(
-    "method", [Exact(), ConjugateGradient(N=14), FixedPoint(N=3000), Neumann(Q=3000)], ids=lambda m: type(m).__name__
+    "method",
+    [Exact(), ConjugateGradient(N=14), FixedPoint(N=3000), Neumann(Q=3000), Subspace(N=3000)],
+    ids=lambda m: type(m).__name__,
 )
 def test_equals_the_dense_closed_form(case, method):
     estimate = hypergradient(case.problem, case.x0, case.y0, method)
@@ -172,3 +177,32 @@ def test_the_exact_method_refuses_what_does_not_fit():
             lambda y: Exact().estimate(make_oracle(q.problem), keys.root(0), q.problem.x0, y),
             jax.ShapeDtypeStruct((3_000_000,), jnp.float32),
         )
+
+
+@by_name
+def test_nystrom_of_all_columns_solves_the_damped_system(case):
+    y = case.y0.ravel()
+    H, J = case.twin.G_yy(case.x0, y, ALL), case.twin.G_xy(case.x0, y, ALL)
+    w = np.linalg.solve(H + 0.3 * np.eye(len(H)), case.twin.F_y(case.x0, y, ALL))
+    estimate = hypergradient(case.problem, case.x0, case.y0, Nystrom(rank=len(H), damping=0.3))
+    np.testing.assert_allclose(np.ravel(estimate.value), case.twin.F_x(case.x0, y, ALL) - J @ w, rtol=1e-8, atol=1e-10)
+    oracle, start = make_oracle(case.problem, "full"), (jnp.asarray(case.x0), jnp.asarray(case.y0))
+    fewer = Nystrom(rank=2, damping=0.3).estimate(oracle, keys.root(0), *start)
+    assert estimate.residual < 1e-8 < fewer.residual
+
+
+def test_the_identity_is_right_where_the_hessian_is_one():
+    """T1-T2 is exact for a Hessian I / alpha, and its difference is that of a product: no second derivative is asked for."""
+
+    def inner_loss(x, y, batch):
+        return 2.0 * jnp.sum((y - jnp.sin(x) * batch.mean()) ** 2)
+
+    problem = Problem(lambda x, y, batch: jnp.sum(y**2) + x.sum() * batch.mean(), inner_loss, jnp.ones(4), jnp.ones(4))
+    x, y = jnp.array([0.3, 0.7]), jnp.array([0.5, -0.2])
+    expected = hypergradient(problem, x, y, Exact())
+    oracle = make_oracle(problem, "full")._replace(hvp_G=None, jvp_G=None)
+    found = Differences(alpha=0.25).estimate(oracle, keys.root(0), x, y)
+    np.testing.assert_allclose(found.value, expected.value, rtol=1e-8)
+    assert found.residual < 1e-8
+    half = Differences(alpha=0.125).estimate(oracle, keys.root(0), x, y)
+    assert half.residual == pytest.approx(0.5)

@@ -2,10 +2,13 @@
 
 from bilax.hypergrad.estimators import (
     ConjugateGradient,
+    Differences,
     Exact,
     FixedPoint,
     Neumann,
+    Nystrom,
     RandomNeumann,
+    Subspace,
     Unrolled,
     hypergradient,
 )
@@ -13,11 +16,14 @@ from bilax.hypergrad.neumann import Estimate
 
 __all__ = [
     "ConjugateGradient",
+    "Differences",
     "Estimate",
     "Exact",
     "FixedPoint",
     "Neumann",
+    "Nystrom",
     "RandomNeumann",
+    "Subspace",
     "Unrolled",
     "hypergradient",
 ]

@@ -1,14 +1,36 @@
 """The estimators as things of their own, for `bilax.hypergradient`."""
 
+import math
 from typing import ClassVar, Protocol, final
 
 import jax
 from jax.core import Tracer
 
 from bilax.errors import Doubts, UnsafeEta
-from bilax.hypergrad import auto_eta, conjugate_gradient, dense, fixed_point, neumann, random_neumann, unrolled
+from bilax.hypergrad import (
+    auto_eta,
+    conjugate_gradient,
+    dense,
+    differences,
+    fixed_point,
+    neumann,
+    nystrom,
+    random_neumann,
+    subspace,
+    unrolled,
+)
 from bilax.hypergrad.neumann import Estimate
-from bilax.hyperparameters import Auto, Eta, batch_size, count, hyperparameters, inner_step, series_step, switch
+from bilax.hyperparameters import (
+    Auto,
+    Eta,
+    batch_size,
+    count,
+    hyperparameters,
+    inner_step,
+    positive,
+    series_step,
+    switch,
+)
 from bilax.optimisers import Step, start
 from bilax.oracle import Oracle, Traced, traced
 from bilax.problem import Problem, as_variable
@@ -40,7 +62,7 @@ def hypergradient(
     Args:
       problem, x, y: where. If y is the inner solution y*(x), this is the gradient of Phi.
       method: one of `Exact` (the default, for small y), `Neumann`, `RandomNeumann`, `FixedPoint`,
-        `ConjugateGradient`, `Unrolled`.
+        `ConjugateGradient`, `Nystrom`, `Subspace`, `Unrolled`, `Differences`.
       seed, sampler: how batches are drawn; by default each is all of the data.
 
     Returns:
@@ -165,6 +187,54 @@ class ConjugateGradient:
         key_F, key_G = jax.random.split(key)
         B_F, B_G = oracle.draw_F(key_F, self.S), oracle.draw_G(key_G, self.S)
         return conjugate_gradient.hypergrad(oracle, x, y, B_F, B_G, self.N)
+
+
+@final
+@hyperparameters
+class Nystrom:
+    """The inverse of the damped Hessian from a few of its columns, drawn at random; no step to choose."""
+
+    rank: int = count(default=10, doc="columns of the Hessian")
+    damping: Scalar = positive(default=0.1, doc="what is added to the Hessian's diagonal")
+    S: int = batch_size(default=64, doc="size of every batch")
+
+    def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
+        key_F, key_G, key_C = jax.random.split(key, 3)
+        B_F, B_G = oracle.draw_F(key_F, self.S), oracle.draw_G(key_G, self.S)
+        return nystrom.hypergrad(oracle, key_C, x, y, B_F, B_G, self.rank, self.damping)
+
+
+@final
+@hyperparameters
+class Subspace:
+    """SubBiO's subspace of two dimensions, again and again on one batch."""
+
+    N: int = count(default=10, doc="times")
+    eta: Eta = series_step(default="auto", doc="step of the map, below 1/L")
+    S: int = batch_size(default=64, doc="size of every batch")
+
+    def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
+        key_F, key_G, key_L = jax.random.split(key, 3)
+        eta = _eta(self.eta, oracle, key_L, x, y, self.S)
+        B_F, B_G = oracle.draw_F(key_F, self.S), oracle.draw_G(key_G, self.S)
+        return subspace.hypergrad(oracle, x, y, B_F, B_G, self.N, eta)
+
+
+@final
+@hyperparameters
+class Differences:
+    """T1-T2, as in DARTS: the identity in place of the inverse Hessian, and no second derivative; biased."""
+
+    solved: ClassVar[float] = math.inf  # it does not claim to solve the linear system
+
+    alpha: Scalar = positive(default=0.1, doc="what stands for the inverse Hessian: the inner step")
+    distance: Scalar = positive(default=0.01, doc="how far y is moved to both sides")
+    S: int = batch_size(default=64, doc="size of every batch")
+
+    def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
+        key_F, key_G = jax.random.split(key)
+        B_F, B_G = oracle.draw_F(key_F, self.S), oracle.draw_G(key_G, self.S)
+        return differences.hypergrad(oracle, x, y, B_F, B_G, self.alpha, self.distance)
 
 
 @final
