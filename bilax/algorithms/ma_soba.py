@@ -50,7 +50,7 @@ class MASOBA:
         "Smoothness Conditions. JMLR 2024",
     )
 
-    alpha: Step = outer_step(default=0.1)
+    alpha: Step = outer_step(default=0.01)
     beta: Step = inner_step(default=0.1)
     nu: Eta = series_step(default="auto", doc="step of the linear system, below 1/L", of="the linear system")
     theta: Scalar = weight(default=0.1, doc="weight of the newest direction in the average")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from bilax.algorithms.about import About
 from bilax.algorithms.protocol import Draws, Info, info
 from bilax.hyperparameters import batch_size, count, hyperparameters, inner_step, outer_step, positive
-from bilax.numerics.tree import axpy
+from bilax.numerics.tree import axpy, vdot
 from bilax.optimisers import Step, descend, start
 from bilax.oracle import Counts, Oracle, each_batch
 from bilax.sampling import keys
@@ -61,7 +61,9 @@ class PZOBO:
     def step(self, oracle: Oracle, key: Key, s: State) -> tuple[State, Info]:
         key_y, key_F, key_u = jax.random.split(key, 3)
         u = directions(key_u, s.x, self.R)
-        chains = jax.tree.map(lambda ui, xi: jnp.concatenate([xi[None], xi + self.mu * ui], dtype=xi.dtype), u, s.x)
+        chains = jax.tree.map(
+            lambda ui, xi: jnp.concatenate([xi[None], xi + jnp.asarray(self.mu, xi.dtype) * ui]), u, s.x
+        )
         through, batch_of = each_batch(oracle.draw_G, keys.for_loop(key_y, self.N), self.S)
 
         def inner(carry: Any, item: Any) -> Any:
@@ -79,12 +81,9 @@ class PZOBO:
         y, y_memory, slope = jax.tree.map(lambda leaf: leaf[0], (ys, memories, slopes))
         F_x, F_y = oracle.grad_F(s.x, y, oracle.draw_F(key_F, self.S))
 
-        def along(y_i: PyTree) -> jax.Array:
-            parts = jax.tree.map(lambda a, b, f: jnp.sum((a - b) * f), y_i, y, F_y)
-            return sum(jax.tree.leaves(parts), jnp.zeros(())) / self.mu
-
-        rates = jax.vmap(along)(jax.tree.map(lambda leaf: leaf[1:], ys))
-        moved = jax.tree.map(lambda ui: jnp.tensordot(rates.astype(ui.dtype), ui, 1) / self.R, u)
+        rates = jax.vmap(lambda y_i: vdot(axpy(-1, y, y_i), F_y))(jax.tree.map(lambda leaf: leaf[1:], ys))
+        rates = rates / jnp.asarray(self.R * self.mu, rates.dtype)
+        moved = jax.tree.map(lambda ui: jnp.tensordot(rates.astype(ui.dtype), ui, 1), u)
         v = axpy(1, moved, F_x)
         x, x_memory = descend(self.gamma, s.x_memory, v, s.x, oracle.project_x)
         return State(s.k + 1, x, y, x_memory, y_memory), info(v, slope)

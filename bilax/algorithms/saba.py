@@ -53,7 +53,7 @@ class SABA:
         "Global Variance Reduction Algorithms. NeurIPS 2022",
     )
 
-    gamma: Step = outer_step(default=0.1)
+    gamma: Step = outer_step(default=0.01)
     rho: Step = inner_step(default=0.1)
     rho_v: Eta = series_step(default="auto", doc="step of the linear system, below 1/L", of="the linear system")
     S: int = batch_size(default=64, doc="samples in a block")

@@ -62,7 +62,7 @@ class SPABA:
         },
     )
 
-    gamma: Step = outer_step(default=0.1)
+    gamma: Step = outer_step(default=0.01)
     rho: Step = inner_step(default=0.1)
     rho_v: Eta = series_step(default="auto", doc="step of the linear system, below 1/L", of="the linear system")
     q: int = count(default=100, doc="steps from one refresh to the next, on average: its chance is 1/q")

@@ -87,7 +87,7 @@ class SRBA:
         random={"F": "m / q", "G": "n / q", "JV": "n / q", "HV": "n / q"},
     )
 
-    gamma: Step = outer_step(default=0.1)
+    gamma: Step = outer_step(default=0.01)
     rho: Step = inner_step(default=0.1)
     rho_v: Eta = series_step(default="auto", doc="step of the linear system, below 1/L", of="the linear system")
     q: int = count(default=100, doc="steps from one pass over all data to the next")
