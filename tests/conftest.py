@@ -15,6 +15,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+from seldom import SELDOM  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
@@ -44,9 +45,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: a proof that seldom changes; `make test` leaves it to .ci/run")
 
 
-# What holds for every method alike is shown of these by the slow set alone; their own numbers (transcripts, counts,
-# identities) are in the quick one, too.
-SELDOM = {"mrbo-d", "mstsa", "sema", "rsvrb", "ma-soba", "saba", "spaba", "fsla", "amigo", "bome", "pzobo"}
+# Their own numbers (transcripts, counts, identities) are in the quick set, too.
 ALIKE = {"test_contract", "test_loop", "test_optimisers", "test_projections"}
 
 
