@@ -1,6 +1,7 @@
 """The benchmarks compare with what they say: the bare products are those of the step."""
 
 import importlib
+import json
 import sys
 from math import prod
 from pathlib import Path
@@ -34,6 +35,18 @@ def test_the_tables_of_the_page_are_what_was_measured(monkeypatch):
     page = (docs / "performance.md").read_text()
     assert show.filled(page, docs / "measured") == page
     sys.modules.pop("show", None)
+
+
+def test_the_table_of_penalties_is_what_was_measured(monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    penalties = importlib.import_module("penalties")
+    docs = FOLDER.parent / "docs"
+    rows = [json.loads(line) for line in (docs / "measured" / "penalties-quick.jsonl").read_text().splitlines()]
+    page = (docs / "penalties.md").read_text()
+    assert f"<!-- penalties -->\n{penalties.markdown(rows)}\n<!-- end -->" in page
+    assert {row["commit"][:7] for row in rows} == {"925bb64"}
+    assert "commit 925bb64" in page
+    sys.modules.pop("penalties", None)
 
 
 def flops(jaxpr, every=1):
