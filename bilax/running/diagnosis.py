@@ -38,6 +38,8 @@ def check_end(
 ) -> None:
     """Warn about a result that is no solution; ``sizes`` are the norms of x and y, first and last."""
     steps = history[-1]["k"] - history[0]["k"]
+    if _is_not_convex(doubts, history):  # what else is wrong comes from that
+        return
     if steps >= FEW:
         _check_growth(doubts, history, sizes)
     if steps < ENOUGH:
@@ -45,6 +47,18 @@ def check_end(
     if not series_grew:  # that was told already
         _check_system(doubts, history)
     _check_inner(doubts, history, sizes[1]["y"])
+
+
+def _is_not_convex(doubts: Doubts, history: History) -> bool:
+    """Warn if a method that looks whether its problems are convex found in most steps that they are not."""
+    convex = [row["convex"] for row in history[1:] if "convex" in row]
+    if not convex or sum(convex) > len(convex) / 2:
+        return False
+    doubts.add(
+        f"x waited at {convex.count(0.0)} of {len(convex)} measurements: between the points of the method, g - nu f is "
+        "not convex, so they have no minimum to tend to. Take a smaller nu, or order P = 1."
+    )
+    return True
 
 
 def _check_growth(doubts: Doubts, history: History, sizes: tuple[dict[str, float], dict[str, float]]) -> None:
