@@ -11,15 +11,13 @@ on where it was stopped. All rivals are logistic regressions on the same feature
 - cleanlab: its CleanLearning, with the same five folds.
 """
 
-import argparse
-import json
 import time
 import warnings
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse
+from cells import Cells, arguments, table
 from noise import DATA, KINDS, RATES, noisy_table
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -90,7 +88,6 @@ def measure(name, data, kind, rate, seed):
     seconds = time.perf_counter() - tic
     wrong = table.y != true
     return {
-        "rival": name, "data": data, "kind": kind, "rate": rate, "seed": seed,
         "auroc": float(roc_auc_score(wrong, -quality)), "precision": float(average_precision_score(wrong, -quality)),
         "accuracy": None if accuracy is None else float(accuracy), "seconds": seconds, "wrong": int(wrong.sum()),
         **(told[0] if told else {}),
@@ -99,35 +96,21 @@ def measure(name, data, kind, rate, seed):
 
 def markdown(rows):
     """Return a table of all cells: AUROC of finding wrong labels / test accuracy, means over the seeds."""
-    names = [name for name in RIVALS if any(row["rival"] == name for row in rows)]
-    lines = ["| data | wrong labels | rate | " + " | ".join(names) + " |", "|---" * (len(names) + 3) + "|"]
-    for cell in dict.fromkeys((row["data"], row["kind"], row["rate"]) for row in rows):
-        shown = []
-        for name in names:
-            there = [r for r in rows if (r["data"], r["kind"], r["rate"], r["rival"]) == (*cell, name)]
-            parts = [f"{np.mean([r['auroc'] for r in there]):.3f}"] if there else []
-            if there and there[0]["accuracy"] is not None:
-                parts.append(f"{np.mean([r['accuracy'] for r in there]):.3f}")
-            shown.append(" / ".join(parts))
-        lines.append(f"| {cell[0]} | {cell[1]} | {cell[2]} | " + " | ".join(shown) + " |")
-    return "\n".join(lines)
+
+    def means(there):
+        parts = [np.mean([row["auroc"] for row in there])]
+        if there[0]["accuracy"] is not None:
+            parts.append(np.mean([row["accuracy"] for row in there]))
+        return " / ".join(f"{part:.3f}" for part in parts)
+
+    return table(("data", "kind", "rate"), rows, {"rival": list(RIVALS)}, means)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="the digits alone, one seed")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--only", default="", help="data, kinds or rivals whose name holds this word")
-    parser.add_argument("--out", type=Path, default=Path("bilax-bench"))
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / ("cleaning-quick.jsonl" if options.quick else "cleaning.jsonl")
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {(row["rival"], row["data"], row["kind"], row["rate"], row["seed"]) for row in rows}
-    seeds = range(1 if options.quick else options.seeds)
+    options, path = arguments(__doc__, "cleaning", "the digits alone, one seed", seeds=5)
     cells = [
         (rival, data, kind, rate, seed)
-        for seed in seeds
+        for seed in range(options.seeds)
         for data in (QUICK if options.quick else DATA)
         for kind in KINDS
         for rate in RATES
@@ -136,19 +119,9 @@ def main():
         and not (rival == "cleanlab" and not find_spec("cleanlab"))
         if any(options.only in word for word in (rival, data, kind))
     ]
-    for number, cell in enumerate(cells, 1):
-        if cell in done:
-            continue
-        row = measure(*cell)
-        rows.append(row)
-        with path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        accuracy = "" if row["accuracy"] is None else f"{row['accuracy']:.4f}"
-        print(
-            f"{number}/{len(cells)} {cell}: AUROC {row['auroc']:.4f} accuracy {accuracy} {row['seconds']:.1f} s",
-            flush=True,
-        )
-    print(markdown(rows))
+    kept = Cells(path, ("rival", "data", "kind", "rate", "seed"))
+    kept.measure(cells, measure, {"auroc": ".4f", "accuracy": ".4f", "seconds": ".1f"})
+    print(markdown(kept.rows))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ on the same standardised features (TF-IDF as it is):
 - l1: LogisticRegressionCV with the l1 penalty, where scikit-learn has a fast solver for it (two classes).
 """
 
-import argparse
 import bz2
-import json
 import os
 import time
 import warnings
@@ -22,13 +20,12 @@ from typing import Any, NamedTuple
 
 import noise
 import numpy as np
+from cells import Cells, arguments, table
 from sklearn.datasets import load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.model_selection import cross_val_score
-
-from bilax.storage.environment import environment
 
 
 class Table(NamedTuple):
@@ -154,7 +151,7 @@ def measure(rival, data, seed):
     if found is None:
         return None
     model, useless = found
-    row = {"rival": rival, "data": data, "seed": seed, "seconds": time.perf_counter() - tic}
+    row = {"seconds": time.perf_counter() - tic}
     row["loss"] = float(log_loss(table.y_test, model.predict_proba(table.X_test)))
     row["accuracy"] = float(np.mean(model.predict(table.X_test) == table.y_test))
     if table.useless is not None:
@@ -163,54 +160,31 @@ def measure(rival, data, seed):
     return row
 
 
-def markdown(rows):
-    """Return a table of all cells: test loss / test accuracy / AUROC of finding useless features / seconds."""
-    lines = ["| data | " + " | ".join(RIVALS) + " |", "|---" * (len(RIVALS) + 1) + "|"]
-    for data in dict.fromkeys(row["data"] for row in rows):
-        shown = []
-        for rival in RIVALS:
-            there = [row for row in rows if (row["data"], row["rival"]) == (data, rival)]
-            means = {key: np.mean([row[key] for row in there]) for key in there[0] if key in FORMATS} if there else {}
-            shown.append(" / ".join(format(means[key], how) for key, how in FORMATS.items() if key in means))
-        lines.append(f"| {data} | " + " | ".join(shown) + " |")
-    return "\n".join(lines)
-
-
 FORMATS = {"loss": ".3f", "accuracy": ".3f", "useless": ".3f", "seconds": ".0f"}
 
 
+def markdown(rows):
+    """Return a table of all cells: test loss / test accuracy / AUROC of finding useless features / seconds."""
+
+    def means(there):
+        present = [key for key in FORMATS if key in there[0]]
+        return " / ".join(format(np.mean([row[key] for row in there]), FORMATS[key]) for key in present)
+
+    return table(("data",), rows, {"rival": list(RIVALS)}, means)
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="two small tables, one seed")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", default="", help="data or rivals whose name holds this word")
-    parser.add_argument("--out", type=Path, default=Path("bilax-bench"))
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / ("penalties-quick.jsonl" if options.quick else "penalties.jsonl")
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {(row["rival"], row["data"], row["seed"]) for row in rows}
+    options, path = arguments(__doc__, "penalties", "two small tables, one seed", seeds=3)
     cells = [
         (rival, data, seed)
-        for seed in range(1 if options.quick else options.seeds)
+        for seed in range(options.seeds)
         for data in (QUICK if options.quick else DATA)
         for rival in RIVALS
         if any(options.only in word for word in (rival, data))
     ]
-    commit = environment().get("commit")
-    for number, cell in enumerate(cells, 1):
-        if cell in done:
-            continue
-        row = measure(*cell)
-        if row is None:
-            continue
-        rows.append({**row, "commit": commit})
-        with path.open("a") as file:
-            file.write(json.dumps(rows[-1]) + "\n")
-        print(
-            f"{number}/{len(cells)} {cell}: " + ", ".join(f"{k} {row[k]:.4g}" for k in FORMATS if k in row), flush=True
-        )
-    print(markdown(rows))
+    kept = Cells(path, ("rival", "data", "seed"))
+    kept.measure(cells, measure, FORMATS)
+    print(markdown(kept.rows))
 
 
 if __name__ == "__main__":
