@@ -5,12 +5,12 @@ once eta > 2/L. ``eta="auto"`` uses 0.9/L, with L the largest over batches of th
 256 samples: a factor made of a single sample must be safe for the most curved sample. L changes as x and y move, so
 it is measured again
 
-- when x or y has moved by more than a fifth of its norm since the last measurement, and more steps have passed
+- when x or y has moved by more than about a fifth of its norm since the last measurement, and more steps have passed
   since then than before it (so the measurements get rarer and cost little in the long run), or
 - when the last series grew; L is then at least (1 + growth)/eta, whatever power iteration finds.
 
-All measurements together take at most a tenth of the work of a run of 1,000 steps or more: one is as thorough as half
-of that allows, and all but the first wait until they can be afforded. A series that grows meanwhile still raises L.
+All measurements together take at most a twentieth of the calls of a run of 1,000 steps or more: one is as thorough as
+half of that allows, and all but the first wait until they can be afforded. A series that grows still raises L.
 
 Both tests look only at what is carried from step to step, so neither the chunk length nor a restart changes what is
 done. Methods know nothing of this: the loop measures, and hands them a number.
@@ -24,23 +24,25 @@ import jax.numpy as jnp
 
 from bilax.hypergrad.neumann import grew
 from bilax.numerics.layout import turn, turn_back
-from bilax.numerics.tree import axpy, norm, real, scale, scattered_like, size, vdot, where
+from bilax.numerics.tree import norm, real, scale, scattered_like, size, where
 from bilax.oracle import Oracle
 from bilax.types import Key, PyTree, Scalar
 
 ITERATIONS = 20
 SAMPLES = 256
 MOVED = 0.2
+SUMS = 64
 PAUSE = 2
-SHARE, LONG = 0.1, 1000  # of the work of so many steps, at least, may go into measurements
+LOOKS = 16  # at how far x and y have moved, while k doubles; looking at every step would cost more than measuring
+SHARE, LONG = 0.05, 1000  # of the work of so many steps, at least, may go into measurements
 
 
 class Curvature(NamedTuple):
     """What is remembered of the last measurement."""
 
     L: jax.Array
-    x: PyTree  # where L was measured
-    y: PyTree
+    x: jax.Array  # where L was measured: a sketch of it
+    y: jax.Array
     k: jax.Array  # and when
     growth: jax.Array  # of the last series
     spent: jax.Array  # products with a batch so far, in all measurements
@@ -48,7 +50,8 @@ class Curvature(NamedTuple):
 
 def unmeasured(x0: PyTree, y0: PyTree) -> Curvature:
     infinite = jnp.array(jnp.inf, norm(y0).dtype)  # an infinite growth asks for a measurement
-    return Curvature(jnp.zeros_like(infinite), x0, y0, jnp.zeros((), jnp.int32), infinite, jnp.zeros((), float))
+    never = jnp.zeros((), jnp.int32)
+    return Curvature(jnp.zeros_like(infinite), _sketch(x0), _sketch(y0), never, infinite, jnp.zeros((), float))
 
 
 def update(
@@ -69,21 +72,28 @@ def update(
     runs = runs_of(oracle, key, S, work)
     products = ITERATIONS * runs
     affordable = last.spent + float(products) <= SHARE * work * jnp.maximum(real(k), float(LONG))
-    moved = (_moved(x, last.x) | _moved(y, last.y)) & (k > PAUSE * last.k)
-    due = (grew(last.growth) | moved) & (affordable | jnp.isinf(last.growth))
+    looking = (k % (1 + jnp.asarray(k, jnp.int32) // LOOKS) == 0) & (k > PAUSE * last.k)
+    may_be_due = (grew(last.growth) | looking) & (affordable | jnp.isinf(last.growth))
     at_least = jnp.where(jnp.isfinite(last.growth), (1 + last.growth) * last.L / fraction, 0)
     at_least = jnp.where(grew(last.growth), at_least, 0).astype(last.L.dtype)
 
     def keep():
         return last._replace(L=jnp.maximum(last.L, at_least)), jnp.zeros((), jnp.int32)
 
-    def measure():
-        L, samples = largest_eigenvalue(oracle, key, x, y, S, runs=runs)
-        now = jnp.asarray(k, jnp.int32)
-        measured = Curvature(jnp.maximum(L, at_least), x, y, now, last.growth, last.spent + float(products))
-        return where(_this_run(due), (measured, jnp.full((), ITERATIONS * samples, jnp.int32)), keep())
+    def look():
+        due = grew(last.growth) | (looking & (_moved(x, last.x) | _moved(y, last.y)))
+        due &= affordable | jnp.isinf(last.growth)  # again: of many runs under vmap, each for itself
 
-    return jax.lax.cond(_any_run(due), measure, keep)
+        def measure():
+            L, samples = largest_eigenvalue(oracle, key, x, y, S, runs=runs)
+            now = jnp.asarray(k, jnp.int32)
+            here = jnp.maximum(L, at_least), _sketch(x), _sketch(y)
+            measured = Curvature(*here, now, last.growth, last.spent + float(products))
+            return where(_this_run(due), (measured, jnp.full((), ITERATIONS * samples, jnp.int32)), keep())
+
+        return jax.lax.cond(_any_run(due), measure, keep)
+
+    return jax.lax.cond(_any_run(may_be_due), look, keep)
 
 
 def runs_of(oracle: Oracle, key: Key, S: int, work: float = math.inf) -> int:
@@ -137,7 +147,9 @@ def largest_eigenvalue(
     runs = runs_of(oracle, key, S) if runs is None else runs  # half of them from one start, half from the other
     batches = max(1, min(runs, SAMPLES // each))
 
-    def on_one_batch(key, start):
+    def on_one_batch(key_and_start):
+        key, start = key_and_start
+
         def once(_, carry):
             w, _ = carry
             Hw = oracle.hvp_G(x, y, oracle.draw_G(key, S), w)
@@ -151,9 +163,20 @@ def largest_eigenvalue(
     two = (turn(scattered_like(turn_back(y), n), like=y) for n in (0, 1))
     starts = jax.tree.map(lambda *both: jnp.stack(both)[jnp.arange(runs) % 2], *two)
     each_key = jax.random.split(key, batches)[jnp.arange(runs) % batches]
-    return jax.vmap(on_one_batch)(each_key, starts).max(), runs * each
+    return jax.vmap(on_one_batch)((each_key, starts)).max(), runs * each
 
 
-def _moved(here: PyTree, there: PyTree) -> jax.Array:
-    """Tell whether |here - there| > MOVED |there|: the difference of the squares, as one product."""
-    return vdot(axpy(-1 - MOVED, there, here), axpy(-1 + MOVED, there, here)) > 0
+def _moved(here: PyTree, there: jax.Array) -> jax.Array:
+    """Tell whether x is further than MOVED |x| from where it was."""
+    return norm(_sketch(here) - there) > MOVED * norm(there)
+
+
+def _sketch(x: PyTree) -> jax.Array:
+    """Return 64 sums of the numbers in x, each with a sign as if at random.
+
+    Their distance is about that of the points, and to carry both points along costs more than many a step.
+    """
+    straight = turn_back(x)
+    signed = jax.tree.map(lambda a, sign: real(a * jnp.sign(sign)), straight, scattered_like(straight))
+    parts = [jnp.pad(a.ravel(), (0, -a.size % SUMS)).reshape(SUMS, -1).sum(1) for a in jax.tree.leaves(signed)]
+    return sum(parts[1:], parts[0])
