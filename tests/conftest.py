@@ -52,8 +52,10 @@ ALIKE = {"test_contract", "test_loop", "test_optimisers", "test_projections"}
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     for item in items:
-        of = getattr(getattr(item, "callspec", None), "params", {}).get("algorithm")
-        if getattr(of, "method", None) in SELDOM and item.module.__name__ in ALIKE:
+        values = getattr(getattr(item, "callspec", None), "params", {})
+        seldom = getattr(values.get("algorithm"), "method", None) in SELDOM
+        twice = getattr(values.get("case"), "name", None) == "quadratic"  # one problem is enough, the harder one
+        if seldom and (twice or item.module.__name__ in ALIKE):
             item.add_marker(pytest.mark.slow)
     name = config.getoption("--method")
     if name is None:
