@@ -54,7 +54,7 @@ def list_algorithms(
     name: Annotated[str | None, typer.Argument(help="Only this method, with its hyper-parameters.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")] = False,
 ) -> None:
-    """List the methods: loops, variance reduction, oracle calls per iteration, proven complexity, reference."""
+    """List the methods: loops, variance reduction, calls per iteration, needs, proven complexity, reference."""
     from bilax.cli.catalogue import catalogue
 
     entries = catalogue()
@@ -73,6 +73,8 @@ def list_algorithms(
         facts.add_row("loops", entry["loops"])
         facts.add_row("variance-reduced", entry["variance-reduced"])
         facts.add_row("calls per iteration", calls)
+        for need, answer in entry["needs"].items():
+            facts.add_row(need, answer or "none")
         facts.add_row("proven", entry["complexity"])
         facts.add_row("reference", entry["reference"])
         if name is not None:
