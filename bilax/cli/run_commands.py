@@ -18,8 +18,13 @@ from bilax.storage.files import write_text
 
 RESULTS = Path("bilax-results")
 
-Problem = Annotated[str, typer.Option(help="digits, mnist, newsgroups or digits-penalties.")]
-Noise = Annotated[float | None, typer.Option(help="Share of wrong labels, for digits and mnist.  [default: 0.3]")]
+Problem = Annotated[
+    str,
+    typer.Option(help="digits, mnist, newsgroups, digits-penalties, ijcnn1, covtype, mnist-replaced or simulated."),
+]
+Noise = Annotated[
+    float | None, typer.Option(help="Share of wrong labels, for digits, mnist and mnist-replaced.  [default: 0.3]")
+]
 Out = Annotated[Path, typer.Option(help="Folder for the results.")]
 Again = Annotated[bool, typer.Option("--again", help="Run also what is finished already.")]
 
@@ -98,7 +103,9 @@ def run(
     "[bold]bilax reproduce fig1a --data digits[/bold] (offline, small)"
 )
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="fig1a ... fig7b, table1, all; tuning repeats the searches.")],
+    experiment: Annotated[
+        str, typer.Argument(help="fig1a ... fig7b, table1, all; tuning repeats the searches; benchmark, optima.")
+    ],
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per setting.  [default: 5; table1: 8]")] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds per run.  [default: 5; newsgroups: 10]")] = None,
     variant: Annotated[str, typer.Option(help="paper, tuned or both.")] = "both",
@@ -113,10 +120,14 @@ def reproduce(
     from bilax.report import check_installed
 
     check_installed()  # before hours of running, not after
+    if experiment in ("benchmark", "optima"):
+        _check_budget(budget)
+        check_folder(out)
+        return _optima(out) if experiment == "optima" else _benchmark(out, seeds, budget, quick, again)
     names = [*figures.EXPERIMENTS, "table1"] if experiment == "all" else [experiment]
     for name in names:
         if name not in (*figures.EXPERIMENTS, "table1", "tuning"):
-            raise unknown("experiment", name, [*figures.EXPERIMENTS, "table1", "tuning", "all"])
+            raise unknown("experiment", name, [*figures.EXPERIMENTS, "table1", "tuning", "all", "benchmark", "optima"])
     if variant not in (*figures.VARIANTS, "both"):
         raise unknown("variant", variant, (*figures.VARIANTS, "both"))
     if data not in ("paper", "digits"):
@@ -149,6 +160,39 @@ def reproduce(
     if "failed" in ends:
         console.print("some runs failed; their manifests say why.", highlight=False)
         raise typer.Exit(1)
+
+
+def _benchmark(out: Path, seeds: int | None, budget: float | None, quick: bool, again: bool) -> None:
+    from bilax.benchmark import runs
+    from bilax.benchmark.methods import TASKS
+    from bilax.experiments.jobs import run_all
+
+    announce = lambda text: console.print(text, highlight=False)  # noqa: E731
+    how_many = range(seeds or (1 if quick else runs.SEEDS))
+    ends: set[str] = set()
+    for task in TASKS:
+        seconds = budget or (0.5 if quick else runs.BUDGETS[task.data])
+        variants = {"published": runs.published(task)}
+        if not quick:
+            variants["searched"] = runs.searched(task, out / ".benchmark", announce=announce)
+        jobs = [job for name, steps in variants.items() for job in runs.jobs(task, name, steps, how_many, seconds)]
+        ends |= run_all(jobs, out, again=again, announce=announce)
+        if "interrupted" in ends:
+            break
+    write_text(out / "benchmark.md", runs.told(out))
+    console.print(f"written: {escape(str(out / 'benchmark.md'))}", highlight=False)
+    _write_report(out)
+    if "interrupted" in ends:
+        console.print("interrupted; the same command goes on with what is left.", highlight=False)
+        raise typer.Exit(signals.exit_status())
+
+
+def _optima(out: Path) -> None:
+    from bilax.benchmark import optima
+
+    out.mkdir(parents=True, exist_ok=True)
+    optima.find_all(out / "optima.json", announce=lambda text: console.print(text, highlight=False))
+    console.print(f"written: {escape(str(out / 'optima.json'))}", highlight=False)
 
 
 def _tuning(out: Path, quick: bool) -> None:
@@ -293,9 +337,9 @@ def _check_budget(budget: float | None) -> None:
 
 
 def _task(problem: str, noise: float | None) -> Any:
-    from bilax.experiments.tasks import Task
+    from bilax.experiments.tasks import NOISY, Task
 
-    return Task(problem, 0.3 if noise is None and problem in ("digits", "mnist") else noise)
+    return Task(problem, 0.3 if noise is None and problem in NOISY else noise)
 
 
 def _axes(grid: list[str]) -> dict[str, Sequence[float]]:

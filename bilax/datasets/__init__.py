@@ -4,5 +4,18 @@ from bilax.datasets.availability import Status, status
 from bilax.datasets.digits import digit_documents, digits
 from bilax.datasets.mnist import mnist
 from bilax.datasets.newsgroups import Documents, newsgroups
+from bilax.datasets.tables import Split, covtype, ijcnn1, mnist_replaced
 
-__all__ = ["Documents", "Status", "digit_documents", "digits", "mnist", "newsgroups", "status"]
+__all__ = [
+    "Documents",
+    "Split",
+    "Status",
+    "covtype",
+    "digit_documents",
+    "digits",
+    "ijcnn1",
+    "mnist",
+    "mnist_replaced",
+    "newsgroups",
+    "status",
+]

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from bilax.datasets.mnist import FILES, MIRRORS
 from bilax.datasets.newsgroups import COUNTS, TEXTS
 from bilax.datasets.store import INSTALL, folder, own_folder
+from bilax.datasets.tables import COVTYPE, COVTYPE_MIRRORS, IJCNN1, IJCNN1_MIRRORS
 
 
 class Status(NamedTuple):
@@ -20,7 +21,7 @@ def status() -> list[Status]:
     """Say of every data set whether it is there, where it is or would be, and how to get it.
 
     >>> [entry.name for entry in status()]
-    ['digits', 'mnist', 'newsgroups']
+    ['digits', 'mnist', 'newsgroups', 'ijcnn1', 'covtype']
     """
     sklearn = find_spec("sklearn") is not None
     digits = Status("digits", "present", "in scikit-learn", "")
@@ -31,9 +32,14 @@ def status() -> list[Status]:
         {TEXTS: None, COUNTS: None},
         "run sklearn.datasets.fetch_20newsgroups_vectorized(data_home=...) where there is a network",
     )
+    ijcnn1 = _files(
+        "ijcnn1", "ijcnn1", {file.name: file.size for file in IJCNN1}, f"download them from {IJCNN1_MIRRORS[0]}"
+    )
+    covtype = _files("covtype", "covtype", {COVTYPE.name: COVTYPE.size}, f"download it from {COVTYPE_MIRRORS[0]}")
     if not sklearn:
-        digits, newsgroups = (entry._replace(state="missing", remedy=INSTALL) for entry in (digits, newsgroups))
-    return [digits, mnist, newsgroups]
+        needing = (digits, newsgroups, ijcnn1)
+        digits, newsgroups, ijcnn1 = (entry._replace(state="missing", remedy=INSTALL) for entry in needing)
+    return [digits, mnist, newsgroups, ijcnn1, covtype]
 
 
 def _files(name: str, part: str, sizes: Mapping[str, int | None], source: str) -> Status:

@@ -35,7 +35,7 @@ def mnist(
     labels, the next ``trusted`` ones clean, and ``test`` of the test images; pixels normalised.
 
     The files (12 MB) are downloaded once, unless ``BILAX_DATA_DIR`` names a folder that holds them."""
-    images, labels, test_images, test_labels = (_read(file) for file in FILES)
+    images, labels, test_images, test_labels = read_mnist()
     if not (train >= 1 and trusted >= 1 and train + trusted <= len(images)):
         raise ValueError(
             f"MNIST has {len(images)} training images; train = {train} and trusted = {trusted} must be at least 1 "
@@ -51,6 +51,11 @@ def mnist(
         noise=noise,
         seed=seed,
     )
+
+
+def read_mnist() -> tuple[np.ndarray, ...]:
+    """Return the images and labels to train on, and those to test with, as they are stored."""
+    return tuple(_read(file) for file in FILES)
 
 
 def _pixels(images: np.ndarray) -> np.ndarray:

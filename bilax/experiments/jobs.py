@@ -18,7 +18,6 @@ from bilax.running.solve import solve
 from bilax.storage.environment import environment
 from bilax.storage.runs import FINISHED, Record, alone, finish_exchange, is_finished, manifests
 
-MEASUREMENTS = 40  # per run, about
 FOREVER = 10**9
 
 Announce = Callable[[str], None]
@@ -107,7 +106,7 @@ def _run(job: Job, folder: Path, on_row: Callable[[dict], None] | None) -> Path:
                 steps=job.steps,
                 seed=job.seed,
                 sampler=job.sampler,
-                every_seconds=None if job.budget is None else job.budget / MEASUREMENTS,
+                every_seconds=None if job.budget is None else job.budget / job.task.measurements,
                 time_limit=job.budget,
                 on_row=measured,
                 progress=None if on_row is None else False,  # a caller that sees the rows needs no bar

@@ -82,16 +82,17 @@ class Plate(NamedTuple):
 
 
 def own_plates(runs: list[StoredRun]) -> list[Plate]:
-    """Return the plates of runs that belong to no experiment, one per problem."""
+    """Return the plates of runs that belong to no figure of a paper, one per problem and kind of settings."""
     plates = []
-    for task in dict.fromkeys(run.facts["task"] for run in runs):
-        these = [run for run in runs if run.facts["task"] == task]
+    for task, kind in dict.fromkeys((run.facts["task"], run.facts.get("variant", "own")) for run in runs):
+        these = [run for run in runs if (run.facts["task"], run.facts.get("variant", "own")) == (task, kind)]
+        own = kind == "own"
         found: dict[str, list[StoredRun]] = {}
         for run in these:
             found.setdefault(_label(run, these), []).append(run)
         figure = Figure(
-            name="runs-" + task.replace(".", "_"),
-            title=these[0].facts["title"],
+            name="runs-" + task.replace(".", "_") + ("" if own else f"-{kind}"),
+            title=these[0].facts["title"] + ("" if own else f", {kind} steps"),
             caption="",
             table=measurements(found),
             methods=tuple(method(label, some) for label, some in found.items()),
@@ -99,7 +100,7 @@ def own_plates(runs: list[StoredRun]) -> list[Plate]:
             labels=LABELS,
             main=MAIN,
         )
-        plates.append(Plate(figure, None, "own", [run for some in found.values() for run in some]))
+        plates.append(Plate(figure, None, kind, [run for some in found.values() for run in some]))
     return plates
 
 

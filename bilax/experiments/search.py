@@ -22,6 +22,7 @@ from bilax.oracle import Traced, traced
 from bilax.problem import Problem
 from bilax.running import keeping, loop
 from bilax.running.checks import first_state
+from bilax.running.solve import solve
 from bilax.running.sweep import groups_of, on_every_core, one_program
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
@@ -143,6 +144,14 @@ def _advance(problem: Traced, stream: jax.Array, algorithms: Any, reached: tuple
         return state, memory, finite & still
 
     return jax.vmap(one)(algorithms, reached)
+
+
+def pace(problem: Problem, algorithm: Any, sampler: str, seconds: float) -> float:
+    """Return the seconds per step in the second half of a short run: in the first, eta=auto measures L most often."""
+    options: dict[str, Any] = dict(sampler=sampler, time_limit=seconds, every_seconds=seconds / 10)
+    rows = solve(problem, algorithm, steps=10**9, metrics=lambda x, y: {}, **options).history
+    last, half = rows[-1], rows[len(rows) // 2 if len(rows) > 2 else 0]
+    return (last["seconds"] - half["seconds"]) / (last["k"] - half["k"])
 
 
 def toml(algorithm: Algorithm) -> str:

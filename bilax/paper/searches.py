@@ -11,10 +11,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bilax.experiments.search import search
+from bilax.experiments.search import pace, search
 from bilax.paper.figures import SEARCHED, UNTUNED, Family, sampler_of
-from bilax.problem import Problem
-from bilax.running.solve import solve
 from bilax.storage.environment import environment
 from bilax.storage.files import write_text
 from bilax.storage.remembering import remembered
@@ -58,7 +56,7 @@ def _entry(family: Family, method: str, scale: float, announce: Callable[[str], 
     sampler = sampler_of(method)
     points = list(product(*GRIDS[family.search]))
     candidates = [family.recipes[method](x, y, "auto") for x, y in points]
-    steps = max(4, round(scale * family.budget / _pace(problem, candidates[0], sampler)))
+    steps = max(4, round(scale * family.budget / pace(problem, candidates[0], sampler, PILOT)))
 
     def score(x: Any, y: Any) -> float:
         assert problem.metrics is not None
@@ -76,11 +74,3 @@ def _entry(family: Family, method: str, scale: float, announce: Callable[[str], 
         f"steps = {steps}",
         f"trials = [{listed}]",
     ]
-
-
-def _pace(problem: Problem, algorithm: Any, sampler: str) -> float:
-    """Return the seconds per step in the second half of a short run: in the first, eta=auto measures L most often."""
-    options: dict[str, Any] = dict(sampler=sampler, time_limit=PILOT, every_seconds=PILOT / 10, metrics=lambda x, y: {})
-    rows = solve(problem, algorithm, steps=10**9, **options).history
-    last, half = rows[-1], rows[len(rows) // 2 if len(rows) > 2 else 0]
-    return (last["seconds"] - half["seconds"]) / (last["k"] - half["k"])
