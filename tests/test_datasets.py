@@ -313,7 +313,8 @@ def test_mnist():
 
 
 def test_status_of_own_files(own):
-    digits, mnist, newsgroups = datasets.status()
+    digits, mnist, newsgroups, ijcnn1, covtype = datasets.status()
+    assert ijcnn1.state == covtype.state == "missing"
     assert digits == ("digits", "present", "in scikit-learn", "")
     assert mnist == ("mnist", "present", str(own), "")
     assert newsgroups[:3] == ("newsgroups", "missing", str(own.parent / "sklearn"))
@@ -327,7 +328,7 @@ def test_status_of_own_files(own):
 def test_status_of_the_cache(small, mirror):
     asked = mirror("good")
     before = datasets.status()
-    assert [entry.state for entry in before] == ["present", "missing", "missing"]
+    assert [entry.state for entry in before] == ["present", "missing", "missing", "missing", "missing"]
     assert before[1].remedy == 'python -c "import bilax; bilax.datasets.mnist()"'
     assert before[2].remedy == 'python -c "import bilax; bilax.datasets.newsgroups()"'
     assert asked == []
@@ -342,12 +343,12 @@ def test_status_without_the_extra(monkeypatch):
     monkeypatch.delenv("BILAX_DATA_DIR", raising=False)
     assert [(entry.state, entry.remedy) for entry in datasets.status()] == [
         ("missing", "pip install 'bilax[data]'")
-    ] * 3
+    ] * 5
 
 
 @needs_data
 def test_status_of_the_real_data():
-    assert [entry.state for entry in datasets.status()] == ["present"] * 3
+    assert [entry.state for entry in datasets.status()] == ["present"] * 5
 
 
 def test_the_digits_are_those_of_scikit_learn_wherever_their_file_lies(monkeypatch):

@@ -28,7 +28,7 @@ LAYERS = [
     {"sklearn"},
     {"cleaning"},
     {"experiments"},
-    {"paper"},
+    {"benchmark", "paper"},
     {"cli"},
     {"__main__"},
 ]

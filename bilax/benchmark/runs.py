@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bilax.benchmark.methods import GRIDS, METHODS, PUBLISHED, TASKS, methods_for, sampler_of
+from bilax.benchmark.methods import GRIDS, METHODS, TASKS, sampler_of
 from bilax.experiments.jobs import FOREVER, Job
 from bilax.experiments.pages import StoredRun
 from bilax.experiments.search import pace, search
@@ -29,10 +29,12 @@ Announce = Callable[[str], None]
 Steps = dict[str, tuple[float, float]]  # method -> inner and outer step
 
 
-def searched(task: Task, keep: Path, *, scale: float = 1.0, announce: Announce = lambda text: None) -> Steps:
+def searched(
+    task: Task, methods: Sequence[str], keep: Path, *, scale: float = 1.0, announce: Announce = lambda text: None
+) -> Steps:
     """Return the best steps of every method; what was found is remembered in a folder."""
     found: Steps = {}
-    for method in methods_for(task):
+    for method in methods:
         identity = {"task": task.name, "method": method, "scale": scale}
         inner, outer = remembered(keep, identity, lambda m=method: _search(task, m, scale))
         announce(f"{task.title}: {method}: inner step {inner:g}, outer step {outer:g}")
@@ -58,10 +60,6 @@ def jobs(task: Task, variant: str, steps: Steps, seeds: Sequence[int], budget: f
         for method, (inner, outer) in steps.items():
             setting = METHODS[method](outer, inner)
             yield Job(task, setting, seed, sampler_of(method), FOREVER, budget, method, variant)
-
-
-def published(task: Task) -> Steps:
-    return PUBLISHED[task.name]
 
 
 class Place(NamedTuple):
@@ -101,7 +99,7 @@ def markdown(task: str, places: Sequence[Place]) -> str:
     lines = [f"**{task}**", "", "| place | method | Phi - Phi* (median) | 20 to 80 % | seeds |", "| --- " * 5 + "|"]
     for place in places:
         where = f"{place.first}" if place.first == place.last else f"{place.first} to {place.last}"
-        middle = "diverged" if np.isinf(place.median) else f"{place.median:.3g}"
+        middle = "diverged, or not measured" if np.isinf(place.median) else f"{place.median:.3g}"
         band = "" if np.isinf(place.median) else f"{place.low:.3g} to {place.high:.3g}"
         lines.append(f"| {where} | {place.method} | {middle} | {band} | {place.seeds} |")
     return "\n".join(lines)

@@ -111,6 +111,7 @@ def reproduce(
     variant: Annotated[str, typer.Option(help="paper, tuned or both.")] = "both",
     data: Annotated[str, typer.Option(help="paper, or digits: the same methods on bundled data.")] = "paper",
     quick: Annotated[bool, typer.Option("--quick", help="One seed, one second per run.")] = False,
+    only: Annotated[str, typer.Option(help="benchmark: problems or methods whose name holds this word.")] = "",
     out: Out = RESULTS,
     again: Again = False,
 ) -> None:
@@ -123,7 +124,7 @@ def reproduce(
     if experiment in ("benchmark", "optima"):
         _check_budget(budget)
         check_folder(out)
-        return _optima(out) if experiment == "optima" else _benchmark(out, seeds, budget, quick, again)
+        return _optima(out) if experiment == "optima" else _benchmark(out, seeds, budget, quick, only, again)
     names = [*figures.EXPERIMENTS, "table1"] if experiment == "all" else [experiment]
     for name in names:
         if name not in (*figures.EXPERIMENTS, "table1", "tuning"):
@@ -162,9 +163,9 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _benchmark(out: Path, seeds: int | None, budget: float | None, quick: bool, again: bool) -> None:
+def _benchmark(out: Path, seeds: int | None, budget: float | None, quick: bool, only: str, again: bool) -> None:
     from bilax.benchmark import runs
-    from bilax.benchmark.methods import TASKS
+    from bilax.benchmark.methods import PUBLISHED, TASKS, methods_for
     from bilax.experiments.jobs import run_all
 
     announce = lambda text: console.print(text, highlight=False)  # noqa: E731
@@ -172,9 +173,11 @@ def _benchmark(out: Path, seeds: int | None, budget: float | None, quick: bool, 
     ends: set[str] = set()
     for task in TASKS:
         seconds = budget or (0.5 if quick else runs.BUDGETS[task.data])
-        variants = {"published": runs.published(task)}
+        wanted = [method for method in methods_for(task) if only.lower() in f"{task.name} {method}".lower()]
+        published = {method: steps for method, steps in PUBLISHED[task.name].items() if method in wanted}
+        variants = {"published": published}
         if not quick:
-            variants["searched"] = runs.searched(task, out / ".benchmark", announce=announce)
+            variants["searched"] = runs.searched(task, wanted, out / ".benchmark", announce=announce)
         jobs = [job for name, steps in variants.items() for job in runs.jobs(task, name, steps, how_many, seconds)]
         ends |= run_all(jobs, out, again=again, announce=announce)
         if "interrupted" in ends:

@@ -4,7 +4,8 @@ from bilax.datasets.availability import Status, status
 from bilax.datasets.digits import digit_documents, digits
 from bilax.datasets.mnist import mnist
 from bilax.datasets.newsgroups import Documents, newsgroups
-from bilax.datasets.tables import Split, covtype, ijcnn1, mnist_replaced
+from bilax.datasets.tables import covtype, ijcnn1, mnist_replaced
+from bilax.problems.split import Split
 
 __all__ = [
     "Documents",

@@ -2,12 +2,12 @@
 
 import bz2
 import gzip
-from typing import NamedTuple
 
 import numpy as np
 
 from bilax.datasets.mnist import read_mnist
 from bilax.datasets.store import INSTALL, RemoteFile, fetch
+from bilax.problems.split import Split
 
 IJCNN1 = (
     RemoteFile("ijcnn1.tr.bz2", 964_465, "77a67b8333bb92fd9d93b67122c0bfbeefc8f80c6c818009d9aeabc3b7d3ccbd"),
@@ -17,17 +17,6 @@ IJCNN1 = (
 IJCNN1_MIRRORS = ("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/",)
 COVTYPE = RemoteFile("covtype.data.gz", 11_240_694, "d9ee0a9505e98890bdc1a4b458340bb5d059698ff98b721e87160a4b565db877")
 COVTYPE_MIRRORS = ("https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/",)
-
-
-class Split(NamedTuple):
-    """Features and labels for training, validation and, where there is one, test."""
-
-    features: np.ndarray
-    labels: np.ndarray
-    validation_features: np.ndarray
-    validation_labels: np.ndarray
-    test_features: np.ndarray | None = None
-    test_labels: np.ndarray | None = None
 
 
 def ijcnn1() -> Split:

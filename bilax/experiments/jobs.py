@@ -106,7 +106,7 @@ def _run(job: Job, folder: Path, on_row: Callable[[dict], None] | None) -> Path:
                 steps=job.steps,
                 seed=job.seed,
                 sampler=job.sampler,
-                every_seconds=None if job.budget is None else job.budget / job.task.measurements,
+                every_seconds=None if job.budget is None else job.task.measured_every(job.budget),
                 time_limit=job.budget,
                 on_row=measured,
                 progress=None if on_row is None else False,  # a caller that sees the rows needs no bar

@@ -63,10 +63,9 @@ class Task:
         """Whether it is hyper-cleaning as in the paper."""
         return self.data in ("digits", "mnist")
 
-    @property
-    def measurements(self) -> int:
-        """How often a run is measured, about."""
-        return 5 if self.data in SLOWLY_MEASURED else 40
+    def measured_every(self, budget: float) -> float:
+        """Return after how many seconds a run is measured again; where that takes seconds, seldom."""
+        return max(2.0, budget / 5) if self.data in SLOWLY_MEASURED else budget / 40
 
     @property
     def name(self) -> str:

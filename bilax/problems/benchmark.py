@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from bilax.datasets.tables import Split
 from bilax.problem import Problem
 from bilax.problems.classification import cross_entropy
 from bilax.problems.exact import Exact, Samples
+from bilax.problems.split import Split
 from bilax.types import PyTree
 
 START = 2442  # of the random starting point

@@ -151,7 +151,8 @@ class Exact:
             found, enough = _conjugate_gradients(product, precondition, b, tolerance, SLOW)
             if enough:
                 return found
-        self._factors = scipy.linalg.cho_factor(scores.hessian(w) + np.diag(np.broadcast_to(p, b.shape).ravel()))
+        H = scores.hessian(w) + np.diag(np.broadcast_to(p, b.shape).ravel())
+        self._factors = scipy.linalg.cho_factor(H + 1e-6 * H.diagonal().max() * np.eye(len(H)))  # of float32
         return _conjugate_gradients(product, precondition, b, tolerance)[0]
 
 
