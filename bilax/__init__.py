@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 # (and `bilax --help`) does not import JAX. The classes of the algorithms are public, too: see bilax.algorithms.
 _EXPORTS = {
     "Problem": "bilax.problem",
+    "GaussNewton": "bilax.numerics.second_derivatives",
     "Oracle": "bilax.oracle",
     "Counts": "bilax.oracle",
     "make_oracle": "bilax.oracle",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from bilax.algorithms import ALGORITHMS, Info
     from bilax.errors import Doubtful, UnsafeEta
     from bilax.hypergrad import hypergradient
+    from bilax.numerics.second_derivatives import GaussNewton
     from bilax.oracle import Counts, Oracle, make_oracle
     from bilax.problem import Problem
     from bilax.results import History, Result

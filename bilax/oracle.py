@@ -72,6 +72,7 @@ class Oracle(NamedTuple):
     mean_G: Callable[..., Any] = _missing("mean_G")
     blocks_F: Callable[..., Blocks] = _missing("blocks_F")  # (length) -> fixed blocks of the outer data
     blocks_G: Callable[..., Blocks] = _missing("blocks_G")
+    step_hvp_G: Callable[..., PyTree] | None = None  # like hvp_G where that is damped or approximate; None: hvp_G
     size_F: int | None = None  # number of samples; None: not known
     size_G: int | None = None
 
@@ -121,6 +122,7 @@ class TracedProblem:
         if project_y is not unconstrained:
             products, tangent = on_the_set(products, jax.grad(G, argnums=1), project_y)
         n_F, n_G = size_of(self.outer_data), size_of(self.inner_data)
+        exact = getattr(self.functions.second_derivatives, "exact", None)
         return Oracle(
             draw_F=Draw(self.sampler, self.outer_data),
             draw_G=Draw(self.sampler, self.inner_data),
@@ -141,6 +143,7 @@ class TracedProblem:
             mean_G=partial(exact_mean, self.inner_data),
             blocks_F=partial(Blocks, self.outer_data),
             blocks_G=partial(Blocks, self.inner_data),
+            step_hvp_G=None if exact is None else exact(G).hvp,
             size_F=n_F,
             size_G=n_G,
         )

@@ -3,7 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from bilax.errors import unknown
-from bilax.numerics.second_derivatives import WAYS, Products
+from bilax.numerics.second_derivatives import WAYS, Damped, GaussNewton, Products
 from bilax.numerics.tree import copied
 from bilax.sparse import Rows, is_rows
 from bilax.types import PyTree
@@ -49,7 +49,10 @@ class Problem:
       second_derivatives: how products with the second derivatives of the inner loss are made: "forward" over reverse,
         "reverse" over reverse (for a loss with a backward pass of its own, `jax.custom_vjp`), "differences" of
         gradients (for one without second derivatives), or a function such as those in
-        `bilax.numerics.second_derivatives`.
+        `bilax.numerics.second_derivatives`: `bilax.GaussNewton` for a network, whose Hessian is not positive
+        definite.
+      damping: a number >= 0 that is added to the diagonal of the inner Hessian wherever a linear system with it is
+        solved: where the inner loss is not strongly convex, such as that of a network. It biases the hypergradient.
       prepare: ``prepare(batch) -> batch``, traced in front of both losses, e.g. from the small integers that the data
         are kept as (a quarter of the bytes to keep, and to gather) to the floating numbers that the losses expect.
       check_finite: refuse data that hold NaN or infinity, and say where. Turn it off if your losses leave them out.
@@ -77,6 +80,7 @@ class Problem:
     second_derivatives: str | SecondDerivatives = "forward"
     check_finite: bool = True
     prepare: Callable[[PyTree], PyTree] | None = None
+    damping: float = 0.0
 
     def __post_init__(self):
         for name in ("outer_loss", "inner_loss"):
@@ -92,6 +96,8 @@ class Problem:
         way = self.second_derivatives
         if not callable(way) and not (isinstance(way, str) and way in WAYS):
             raise unknown("way to take second derivatives", str(way), WAYS)
+        if isinstance(self.damping, (bool, str)) or not 0 <= float(self.damping) < float("inf"):
+            raise ValueError(f"damping must be a finite number >= 0; got {self.damping!r}.")
         if not isinstance(self.check_finite, bool):
             raise TypeError(f"check_finite must be True or False; got {self.check_finite!r}.")
         for name in ("outer_data", "inner_data"):
@@ -105,10 +111,15 @@ class Problem:
     @property
     def functions(self) -> "Functions":
         """The parts of the problem that are code."""
-        way, F, G = self.second_derivatives, self.outer_loss, self.inner_loss
+        F, G = self.outer_loss, self.inner_loss
+        way: Any = self.second_derivatives
+        way = way if callable(way) else WAYS[way]
         if self.prepare is not None:
             F, G = Prepared(F, self.prepare), Prepared(G, self.prepare)
-        return Functions(F, G, self.project_x, self.project_y, way if callable(way) else WAYS[way])
+            way = replace(way, prepare=self.prepare) if isinstance(way, GaussNewton) else way
+        if self.damping:
+            way = Damped(way, float(self.damping))
+        return Functions(F, G, self.project_x, self.project_y, way)
 
     @property
     def outer_size(self) -> int:

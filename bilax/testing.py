@@ -18,6 +18,7 @@ COLUMNS = {  # function of the oracle -> the columns of Table 1 that its calls c
     "grads_G": ("G",),
     "jvp_G": ("JV",),
     "hvp_G": ("HV",),
+    "step_hvp_G": ("HV",),
     "linearize_G": ("G", "HV", "JV"),
 }
 

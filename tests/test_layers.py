@@ -68,7 +68,7 @@ def test_public_names():
     methods = {cls.__name__ for cls in bilax.ALGORITHMS.values()}
     assert {"MRBO", "VRBO", "StocBiO"} <= methods
     assert set(bilax.__all__) - methods == {
-        "ALGORITHMS", "Counts", "Doubtful", "History", "Info", "Oracle", "Problem", "Result", "UnsafeEta", "__version__",
+        "ALGORITHMS", "Counts", "Doubtful", "GaussNewton", "History", "Info", "Oracle", "Problem", "Result", "UnsafeEta", "__version__",
         "algorithms", "datasets", "hypergrad", "hypergradient", "hyperparameters", "iterate", "make_oracle", "optimisers",
         "problems", "results", "settings", "solve", "sparse", "sweep", "testing", "theory",
     }  # fmt: skip

@@ -10,6 +10,7 @@ from bilax.algorithms.inner_loops import sgd
 from bilax.algorithms.protocol import Draws, Info, info
 from bilax.hypergrad import conjugate_gradient, fixed_point, neumann
 from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, inner_step, outer_step, series_step
+from bilax.numerics.tree import real
 from bilax.optimisers import Step, descend, start
 from bilax.oracle import Counts, Oracle
 from bilax.types import Key, PyTree
@@ -123,7 +124,8 @@ class AIDCG:
         B_F, B_G = oracle.draw_F(key_F, self.S), oracle.draw_G(key_G, self.S)
         h = conjugate_gradient.hypergrad(oracle, s.x, y, B_F, B_G, self.N)
         x, x_memory = descend(self.alpha, s.x_memory, h.value, s.x, oracle.project_x)
-        return State(s.k + 1, x, y, x_memory, y_memory), info(h.value, u, residual=h.residual)
+        told = {"residual": h.residual, "negative_curvature": real(h.negative)}
+        return State(s.k + 1, x, y, x_memory, y_memory), info(h.value, u, **told)
 
     def cost(self, k: int) -> Counts:
         return Counts(G=self.T * self.S) + conjugate_gradient.cost(self.S, self.N)

@@ -96,12 +96,18 @@ def _check(method: Estimator, estimate: Estimate) -> None:
             "that does not help, the inner loss is not convex in y here.",
             UnsafeEta,
         )
+    elif estimate.negative:
+        Doubts().add(
+            f"{name} met a direction of negative curvature and stopped with {residual:.4g} of the right-hand side "
+            "left: the inner loss is not convex at this y, so the estimate cannot be trusted. Problem(damping=...) or "
+            "Problem(second_derivatives=bilax.GaussNewton(...)) make the system positive definite."
+        )
     elif not residual <= getattr(method, "solved", UNSOLVED):
         Doubts().add(
             f"{name}: {residual:.4g} of the right-hand side of the linear system is left, so the estimate cannot be "
             "trusted. The inner Hessian is singular, not positive definite, or too badly conditioned for the steps "
             f"taken (Q, N or T) or for {estimate.residual.dtype}. A regularisation of the inner loss, more steps, or "
-            "jax_enable_x64 help."
+            "jax_enable_x64 help; so does Problem(damping=...)."
         )
 
 

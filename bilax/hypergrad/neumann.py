@@ -26,6 +26,7 @@ class Estimate(NamedTuple):
     value: PyTree  # the estimate of grad Phi
     growth: jax.Array  # max over q of |r_{q+1}| / |r_q|, above 1 only if eta is too large
     residual: jax.Array  # |r_Q| / |r_0|, which bounds what is left of the linear system H w = grad_y F
+    negative: Any = False  # whether a direction of negative curvature was met, which ended the search
 
 
 def draw(oracle: Oracle, key: Key, S: int, Q: int) -> Batches:

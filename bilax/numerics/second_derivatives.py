@@ -1,15 +1,21 @@
-"""Products with second derivatives of G(x, y, batch), in three ways.
+"""Products with second derivatives of G(x, y, batch), in three ways, and two that stand in for them.
 
 Each way returns, for a direction r in y, ``H r`` with H = grad_y^2 G, ``J r`` with J = grad_x grad_y G, and both
 together with grad_y G from one linearisation.
+
+Where H is singular or not positive definite, as for most networks, `Damped` adds to its diagonal, and `GaussNewton`
+leaves out what makes it indefinite. Both name the ``exact`` way, which is what a step of gradient descent is
+differentiated by and what a solution is judged by.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from bilax.numerics.layout import turn_back
 from bilax.numerics.matmuls import fast_products
 from bilax.numerics.tree import axpy, norm, scale, vdot
 from bilax.types import PyTree
@@ -74,6 +80,79 @@ def central_differences(G: Loss, radius: float | None = None) -> Products:
         jvp=lambda x, y, batch, r: difference(x, y, batch, r)[0],
         linearize=lambda x, y, batch, r: (grads(x, y, batch)[1], *difference(x, y, batch, r)[::-1]),
     )
+
+
+@dataclass(frozen=True)
+class Damped:
+    """H + damping I in place of H; all else as in another way."""
+
+    way: Callable[[Loss], Products]
+    damping: float
+
+    @property
+    def exact(self) -> Callable[[Loss], Products]:
+        return getattr(self.way, "exact", self.way)
+
+    def __call__(self, G: Loss) -> Products:
+        hvp, jvp, linearize = self.way(G)
+
+        def more(x, y, batch, r):
+            return axpy(self.damping, r, hvp(x, y, batch, r))
+
+        def linearize_more(x, y, batch, r):
+            G_y, Hr, Jr = linearize(x, y, batch, r)
+            return G_y, axpy(self.damping, r, Hr), Jr
+
+        return Products(more, jvp, linearize_more)
+
+
+@dataclass(frozen=True)
+class GaussNewton:
+    """The curvature of an inner loss through what its model puts out: positive semi-definite if the loss is convex.
+
+    The inner loss is ``loss(x, y, outputs(x, y, batch), batch)``, for which `inner_loss` can be given; what the loss
+    does with y itself, such as a penalty, keeps its own second derivative. The model's is left out, which is what
+    makes the Hessian of a network indefinite.
+
+    >>> model = GaussNewton(
+    ...     outputs=lambda x, y, batch: jnp.tanh(batch @ y), loss=lambda x, y, z, batch: jnp.mean((z - 1) ** 2)
+    ... )
+    >>> y, batch, r = jnp.ones(2), jnp.eye(2), jnp.array([1.0, 0.0])
+    >>> Hr = model(model.inner_loss).hvp(None, y, batch, r)
+    >>> print([round(float(number), 4) for number in Hr])
+    [0.1764, 0.0]
+    """
+
+    outputs: Callable[[PyTree, PyTree, PyTree], PyTree]
+    loss: Callable[[PyTree, PyTree, PyTree, PyTree], jax.Array]
+    prepare: Callable[[PyTree], PyTree] | None = None  # as in the problem, which sets it
+
+    exact = staticmethod(forward_over_reverse)
+
+    def inner_loss(self, x: PyTree, y: PyTree, batch: PyTree) -> jax.Array:
+        return self.loss(x, y, self.outputs(x, y, batch), batch)
+
+    def __call__(self, G: Loss) -> Products:
+        def outputs(x, y, batch):
+            return self.outputs(x, turn_back(y), batch)
+
+        def loss(x, y, z, batch):
+            return self.loss(x, turn_back(y), z, batch)
+
+        def hvp(x, y, batch, r):
+            batch = batch if self.prepare is None else self.prepare(batch)
+            z, dz = jax.jvp(lambda y: outputs(x, y, batch), (y,), (r,))
+            curved = jax.jvp(lambda z: jax.grad(loss, argnums=2)(x, y, z, batch), (z,), (dz,))[1]
+            (through,) = jax.vjp(lambda y: outputs(x, y, batch), y)[1](curved)
+            direct = jax.jvp(lambda y: jax.grad(loss, argnums=1)(x, y, z, batch), (y,), (r,))[1]
+            return axpy(1, direct, through)
+
+        product, jvp = fast_products(hvp), forward_over_reverse(G).jvp
+
+        def linearize(x, y, batch, r):
+            return jax.grad(G, argnums=1)(x, y, batch), product(x, y, batch, r), jvp(x, y, batch, r)
+
+        return Products(product, jvp, linearize)
 
 
 WAYS = {"forward": forward_over_reverse, "reverse": reverse_over_reverse, "differences": central_differences}

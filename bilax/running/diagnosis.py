@@ -42,6 +42,7 @@ def check_end(
         return
     if steps >= FEW:
         _check_growth(doubts, history, sizes)
+        _check_curvature(doubts, history)
     if steps < ENOUGH:
         return
     if not series_grew:  # that was told already
@@ -77,6 +78,20 @@ def _check_growth(doubts: Doubts, history: History, sizes: tuple[dict[str, float
                 f"Try smaller step sizes, or a regularisation of {name} in its loss."
             )
             return
+
+
+def _check_curvature(doubts: Doubts, history: History) -> None:
+    """Warn if a method that looks at the curvature of the inner loss often found it negative, or made things worse."""
+    met = [(row["negative_curvature"], row["residual"]) for row in history[1:] if "negative_curvature" in row]
+    negative, worse = (sum(values) for values in zip(*((n > 0, r > 1) for n, r in met), strict=True)) if met else (0, 0)
+    if 2 * max(negative, worse) <= len(met):
+        return
+    what = "met negative curvature" if negative else "left more than all of the right-hand side"
+    doubts.add(
+        f"the linear system behind the hypergradient {what} at {max(negative, worse)} of {len(met)} measurements: the "
+        "inner Hessian is not positive definite, or nearly singular, so the hypergradients cannot be trusted. Give the "
+        "problem a damping (Problem(damping=1.0), or more), take bilax.GaussNewton, or a first-order method (f2sa)."
+    )
 
 
 def _check_system(doubts: Doubts, history: History) -> None:
