@@ -14,14 +14,15 @@ from bilax.numerics.matmuls import fast_products
 from bilax.numerics.memory import bytes_of
 from bilax.numerics.second_derivatives import Products
 from bilax.numerics.tree import size as size_of
-from bilax.problem import Functions, Loss, Problem, unconstrained
+from bilax.problem import Drawn, Functions, Loss, Problem, is_nothing, unconstrained
 from bilax.sampling.passes import Blocks, exact_mean
-from bilax.sampling.samplers import GATHERING, Sampler, resolve, sample_numbers, take
+from bilax.sampling.samplers import GATHERING, Sampler, full, resolve, sample_numbers, take
 from bilax.sparse import is_rows
 from bilax.types import PyTree, Scalar
 
 T = TypeVar("T")
 
+LOSS = 0x6B6579  # of the stream of a loss's own random numbers, beside that of its samples
 AHEAD_BYTES = 2**23  # of batches, at most, that are gathered before a loop over them begins
 
 
@@ -110,6 +111,9 @@ class TracedProblem:
         project_y = f.project_y if f.project_y is unconstrained else OntoTurned(f.project_y)
         return replace(self, functions=f._replace(F=OfTurned(f.F), G=OfTurned(f.G), project_y=project_y))
 
+    def _sampler(self, data: PyTree) -> Sampler:
+        return full if is_nothing(data) else self.sampler
+
     def oracle(self) -> Oracle:
         F, G = _scalar("outer_loss", self.functions.F), _scalar("inner_loss", self.functions.G)
         products, tangent = self.functions.second_derivatives(G), everywhere
@@ -124,8 +128,8 @@ class TracedProblem:
         n_F, n_G = size_of(self.outer_data), size_of(self.inner_data)
         exact = getattr(self.functions.second_derivatives, "exact", None)
         return Oracle(
-            draw_F=Draw(self.sampler, self.outer_data),
-            draw_G=Draw(self.sampler, self.inner_data),
+            draw_F=Draw(self._sampler(self.outer_data), self.outer_data, self.functions.keyed[0]),
+            draw_G=Draw(self._sampler(self.inner_data), self.inner_data, self.functions.keyed[1]),
             grad_F=fast_products(jax.grad(F, argnums=(0, 1))),
             grad_G=fast_products(jax.grad(G, argnums=1)),
             hvp_G=products.hvp,
@@ -137,8 +141,8 @@ class TracedProblem:
             linearize_G=products.linearize,
             value_F=F,
             value_G=G,
-            numbers_F=partial(sample_numbers, self.sampler, n_F, self.outer_numbers),
-            numbers_G=partial(sample_numbers, self.sampler, n_G, self.inner_numbers),
+            numbers_F=partial(sample_numbers, self._sampler(self.outer_data), n_F, self.outer_numbers),
+            numbers_G=partial(sample_numbers, self._sampler(self.inner_data), n_G, self.inner_numbers),
             mean_F=partial(exact_mean, self.outer_data),
             mean_G=partial(exact_mean, self.inner_data),
             blocks_F=partial(Blocks, self.outer_data),
@@ -255,6 +259,7 @@ class Draw:
 
     sampler: Sampler
     data: PyTree
+    keyed: bool = False  # whether the loss takes a key, which comes with the batch
 
     def __call__(self, key: Any, size: int) -> PyTree:
         """Draw; refuse, while tracing, what is no batch."""
@@ -264,7 +269,9 @@ class Draw:
                 f"a sampler (data, key, size) must return a batch like the data, {jax.tree.structure(self.data)}; "
                 f"{getattr(self.sampler, '__name__', self.sampler)!r} returned {batch!r}."
             )
-        return batch
+        if not self.keyed:
+            return batch
+        return Drawn(batch, jax.random.bits(jax.random.fold_in(key, LOSS), (size_of(batch), 2), jnp.uint32))
 
     def ahead(self, keys: Any, size: int) -> PyTree | None:
         """Return the batches of all keys, gathered at once: many small gathers take several times as long as one large.

@@ -37,10 +37,13 @@ class Problem:
         \quad \text{where} \quad y^*(x) = \arg\min_y \mathbb{E}_\zeta G(x, y; \zeta)
 
     Attributes:
-      outer_loss: ``F(x, y, batch) -> scalar``, the mean over the batch, in plain JAX.
+      outer_loss: ``F(x, y, batch) -> scalar``, the mean over the batch, in plain JAX. A loss may have a fourth
+        argument named ``key``, for dropout and augmentation: a key of `jax.random`, which is the same at both points of
+        a recursion, or None wherever the loss is evaluated on all data.
       inner_loss: ``G(x, y, batch) -> scalar``, the mean over the batch, strongly convex in y.
       outer_data: a pytree of arrays that share their leading axis, one entry per sample; scipy.sparse matrices
-        become `bilax.sparse.Rows`, which multiply like matrices and are never made dense.
+        become `bilax.sparse.Rows`, which multiply like matrices and are never made dense. None, if the loss has no
+        data: its batch is None.
       inner_data: likewise, for the inner loss.
       x0, y0: where to start, unless `solve` is told otherwise.
       metrics: ``metrics(x, y) -> {name: number}``, measured between chunks, never timed.
@@ -84,7 +87,9 @@ class Problem:
 
     def __post_init__(self):
         for name in ("outer_loss", "inner_loss"):
-            check_function(name, getattr(self, name), 3, "a function of (x, y, batch) that returns a scalar")
+            loss = getattr(self, name)
+            words = "a function of (x, y, batch), or of (x, y, batch, key), that returns a scalar"
+            check_function(name, loss, 4 if takes_key(loss) else 3, words)
         for name in ("project_x", "project_y"):
             check_function(
                 name, getattr(self, name), 1, "a function of one argument, a pytree, that returns one like it"
@@ -119,7 +124,10 @@ class Problem:
             way = replace(way, prepare=self.prepare) if isinstance(way, GaussNewton) else way
         if self.damping:
             way = Damped(way, float(self.damping))
-        return Functions(F, G, self.project_x, self.project_y, way)
+        keyed = takes_key(self.outer_loss), takes_key(self.inner_loss)
+        empty = is_nothing(self.outer_data), is_nothing(self.inner_data)
+        F, G = (OfDraw(loss, *how) if any(how) else loss for loss, *how in zip((F, G), keyed, empty, strict=True))
+        return Functions(F, G, self.project_x, self.project_y, way, keyed)
 
     @property
     def outer_size(self) -> int:
@@ -137,8 +145,46 @@ class Prepared:
     loss: Loss
     prepare: Callable[[PyTree], PyTree]
 
-    def __call__(self, x: PyTree, y: PyTree, batch: PyTree) -> jax.Array:
-        return self.loss(x, y, self.prepare(batch))
+    def __call__(self, x: PyTree, y: PyTree, batch: PyTree, *key: Any) -> jax.Array:
+        return self.loss(x, y, self.prepare(batch), *key)
+
+
+class Drawn(NamedTuple):
+    """A batch with random bits for each of its samples, of a loss that takes a key."""
+
+    batch: PyTree
+    bits: jax.Array
+
+
+@dataclass(frozen=True)
+class OfDraw:
+    """A loss that takes a key, or has no data, as one of what is drawn; equal to another one of the same function."""
+
+    loss: Callable[..., jax.Array]
+    keyed: bool
+    empty: bool
+
+    def __call__(self, x: PyTree, y: PyTree, draw: PyTree) -> jax.Array:
+        batch, bits = draw if isinstance(draw, Drawn) else (draw, None)
+        key = None if bits is None else jax.random.wrap_key_data(bits[0], impl="threefry2x32")
+        return self.loss(x, y, None if self.empty else batch, *((key,) if self.keyed else ()))
+
+
+NOTHING = np.zeros((1, 0), np.float32)  # the data of a loss without data: one sample of no number
+
+
+def is_nothing(data: PyTree) -> bool:
+    return getattr(data, "shape", None) == NOTHING.shape
+
+
+def takes_key(loss: Any) -> bool:
+    """Tell whether a loss has a fourth argument that is named key."""
+    try:
+        parameters = list(inspect.signature(loss).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > 3 and positional[3].name == "key"
 
 
 class Functions(NamedTuple):
@@ -149,10 +195,12 @@ class Functions(NamedTuple):
     project_x: Projection
     project_y: Projection
     second_derivatives: SecondDerivatives
+    keyed: tuple[bool, bool] = (False, False)  # whether F and G take a key
 
 
 def _as_data(name: str, data: PyTree) -> PyTree:
     """Move the data to the device once, and refuse data that cannot be cut into batches."""
+    data = NOTHING if data is None else data
     try:
         given = jax.tree.leaves_with_path(data, is_leaf=_is_sparse)
     except ValueError:

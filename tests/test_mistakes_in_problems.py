@@ -105,7 +105,7 @@ from mistakes import ONES, loss, problem, refused, row, run
             r"inner_data is a masked array.*(filled|compressed)",
             id="a masked array",
         ),
-        row(lambda: None, ValueError, r"inner_data holds no arrays", id="None"),
+        row(lambda: (None, {}), ValueError, r"inner_data holds no arrays", id="None in a pytree"),
         row(lambda: 3.0, ValueError, r"inner_data is a scalar", id="a number"),
         row(lambda: np.array([1.0, np.inf]), ValueError, r"inner_data holds inf at \[1\]", id="infinity"),
         row(
