@@ -16,7 +16,7 @@ def ran(name, folder, *arguments):
         [sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, cwd=folder, timeout=600
     )
     assert run.returncode == 0, run.stderr
-    return run.stdout
+    return "\n".join(line.rstrip() for line in run.stdout.splitlines()) + "\n"
 
 
 def test_every_example_is_run_here():
@@ -50,3 +50,20 @@ def test_mnist(tmp_path):
     assert ours > few
     ours, few = map(float, re.search(r"accuracy: ([\d.]+); .* ([\d.]+)\n", said).groups())
     assert ours > few + 0.03
+
+
+@pytest.mark.slow
+def test_a_network_says_what_its_page_says(tmp_path):
+    said = ran("network.py", tmp_path)
+    page = (EXAMPLES.parent / "docs" / "networks.md").read_text()
+    shown, found = ({name: (float(a), float(b or "nan")) for name, a, b in ROWS.findall(text)} for text in (page, said))
+    assert shown.keys() == found.keys()
+    for name in shown:  # another processor rounds otherwise, and a run of thousands of steps amplifies it
+        assert shown[name] == pytest.approx(found[name], abs=0.04, nan_ok=True), name
+    damped, undamped = found["AID-CG, damping 1"], found["AID-CG without damping"]
+    assert damped[1] > undamped[1] + 0.15
+    assert damped[0] > found["the trusted digits alone"][0] + 0.02
+    assert "met negative curvature" in said
+
+
+ROWS = re.compile(r"^(\w[^\n]{10,39}?) +(\d\.\d{3})(?: +(\d\.\d{3}))?$", re.MULTILINE)
