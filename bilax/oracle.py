@@ -73,7 +73,7 @@ class Oracle(NamedTuple):
     mean_G: Callable[..., Any] = _missing("mean_G")
     blocks_F: Callable[..., Blocks] = _missing("blocks_F")  # (length) -> fixed blocks of the outer data
     blocks_G: Callable[..., Blocks] = _missing("blocks_G")
-    step_hvp_G: Callable[..., PyTree] | None = None  # like hvp_G where that is damped or approximate; None: hvp_G
+    step_hvp_G: Callable[..., Any] = _missing("step_hvp_G")  # hvp_G, where that is damped or approximate, as it is
     size_F: int | None = None  # number of samples; None: not known
     size_G: int | None = None
 
@@ -147,7 +147,7 @@ class TracedProblem:
             mean_G=partial(exact_mean, self.inner_data),
             blocks_F=partial(Blocks, self.outer_data),
             blocks_G=partial(Blocks, self.inner_data),
-            step_hvp_G=None if exact is None else exact(G).hvp,
+            step_hvp_G=products.hvp if exact is None else exact(G).hvp,
             size_F=n_F,
             size_G=n_G,
         )
@@ -171,6 +171,8 @@ class TracedOracle:
 
     def oracle(self) -> Oracle:
         given = self.given
+        if given.step_hvp_G is Oracle._field_defaults["step_hvp_G"]:
+            given = given._replace(step_hvp_G=given.hvp_G)
         if given.linearize_G is not Oracle._field_defaults["linearize_G"]:
             return given
         return given._replace(

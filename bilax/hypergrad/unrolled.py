@@ -43,8 +43,6 @@ def hypergrad(
     all_keys, (stretches, length) = keys.for_loop(key, T), _stretches(last)
     head, middle = T - last, T - last + stretches * length
 
-    hvp = oracle.step_hvp_G or oracle.hvp_G
-
     def forward(carry, keys_t):  # (y_t, memory, the last gradient) -> the same at the end, and all on the way
         def once(carry, key_t):
             y, memory, _ = carry
@@ -66,7 +64,7 @@ def hypergrad(
 
             p_u, p_memory, p = jax.vjp(moved, u, floats, y)[1]((p, p_memory))
             h = axpy(1, oracle.jvp_G(x, y, B_t, p_u), h)
-            return (h, axpy(1, hvp(x, y, B_t, p_u), p), p_memory), None
+            return (h, axpy(1, oracle.step_hvp_G(x, y, B_t, p_u), p), p_memory), None
 
         return jax.lax.scan(once, carry, (points, keys_t), reverse=True)[0]
 
