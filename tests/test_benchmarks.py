@@ -37,16 +37,19 @@ def test_the_tables_of_the_page_are_what_was_measured(monkeypatch):
     sys.modules.pop("show", None)
 
 
-def test_the_table_of_penalties_is_what_was_measured(monkeypatch):
+@pytest.mark.parametrize(("name", "stored"), [("penalties", "penalties-quick.jsonl"), ("cleaning", "cleaning.jsonl")])
+def test_the_tables_of_the_estimators_are_what_was_measured(monkeypatch, name, stored):
     monkeypatch.syspath_prepend(FOLDER)
-    penalties = importlib.import_module("penalties")
+    benchmark = importlib.import_module(name)
     docs = FOLDER.parent / "docs"
-    rows = [json.loads(line) for line in (docs / "measured" / "penalties-quick.jsonl").read_text().splitlines()]
-    page = (docs / "penalties.md").read_text()
-    assert f"<!-- penalties -->\n{penalties.markdown(rows)}\n<!-- end -->" in page
-    assert {row["commit"][:7] for row in rows} == {"925bb64"}
-    assert "commit 925bb64" in page
-    sys.modules.pop("penalties", None)
+    rows = [json.loads(line) for line in (docs / "measured" / stored).read_text().splitlines()]
+    page = (docs / f"{name}.md").read_text()
+    assert f"<!-- {name} -->\n{benchmark.markdown(rows)}\n<!-- end -->" in page
+    (commit,) = {row["commit"][:7] for row in rows}
+    assert f"commit {commit}" in page
+    if name == "cleaning":
+        assert benchmark.won(rows) in page
+    sys.modules.pop(name, None)
 
 
 def flops(jaxpr, every=1):
