@@ -17,9 +17,17 @@ LABELS = {name: metric.label for name, metric in METRICS.items()}
 MAIN = tuple(name for name, metric in METRICS.items() if metric.main)
 
 
+KINDS = ("published", "searched")
+
+
 class StoredRun(NamedTuple):
     folder: Path
     facts: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Whose settings it has, where a page shows them apart."""
+        return next((kind for kind in KINDS if kind == self.facts.get("variant")), "own")
 
     @property
     def started(self) -> bool:
@@ -84,8 +92,8 @@ class Plate(NamedTuple):
 def own_plates(runs: list[StoredRun]) -> list[Plate]:
     """Return the plates of runs that belong to no figure of a paper, one per problem and kind of settings."""
     plates = []
-    for task, kind in dict.fromkeys((run.facts["task"], run.facts.get("variant", "own")) for run in runs):
-        these = [run for run in runs if (run.facts["task"], run.facts.get("variant", "own")) == (task, kind)]
+    for task, kind in dict.fromkeys((run.facts["task"], run.kind) for run in runs):
+        these = [run for run in runs if (run.facts["task"], run.kind) == (task, kind)]
         own = kind == "own"
         found: dict[str, list[StoredRun]] = {}
         for run in these:
