@@ -71,6 +71,15 @@ def test_a_large_problem_is_solved_without_factors(monkeypatch):
     np.testing.assert_allclose(iterative, dense, rtol=1e-8)
 
 
+def test_a_solution_that_was_not_found_is_not_reported(monkeypatch):
+    data, x, start = table("class"), np.full(3, -2.0), np.zeros((5, 3))
+    monkeypatch.setattr("bilax.problems.exact.MOST_NEWTON", 1)
+    value, gradient, Y = benchmark.exact_penalty_per_class(data).value_and_gradient(x, start)
+    assert np.isnan(value)
+    assert np.isnan(gradient).all()
+    assert np.isnan(Y).all()
+
+
 def test_the_simulated_quadratic_tells_its_own_gradient():
     problem = benchmark.simulated(inner_size=200, outer_size=150, q=8, p=3)
     x, inner, outer = np.array([0.3, -1.0, 0.5]), problem.inner_data, problem.outer_data

@@ -7,14 +7,14 @@ validation samples; then it runs with several seeds, which decide the batches al
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from bilax.benchmark.methods import GRIDS, METHODS, TASKS, sampler_of
 from bilax.experiments.jobs import FOREVER, Job
-from bilax.experiments.pages import StoredRun
+from bilax.experiments.pages import StoredRun, stored_runs
 from bilax.experiments.search import pace, search
 from bilax.experiments.tasks import Task
 from bilax.storage.remembering import remembered
@@ -22,6 +22,7 @@ from bilax.storage.runs import read_rows
 
 SEEDS = 10
 BUDGETS = {"simulated": 5.0, "ijcnn1": 5.0, "covtype": 10.0, "mnist-replaced": 10.0}  # seconds per run
+PILOT = 1.0  # seconds of the short run that measures the pace
 RUNGS, LANES = 3, 5  # 25 settings to a sixteenth of the horizon, 7 to a quarter, 2 to the end
 BAND = (20, 80)  # per cent
 
@@ -50,9 +51,6 @@ def _search(task: Task, method: str, scale: float) -> list[float]:
     whole = jax.jit(lambda x, y: problem.outer_loss(x, y, problem.outer_data))
     trials = search(problem, candidates, whole, steps=steps, rungs=RUNGS, lanes=LANES, sampler=sampler)
     return list(points[candidates.index(trials[0].algorithm)])
-
-
-PILOT = 1.0  # seconds of the short run that measures the pace
 
 
 def jobs(task: Task, variant: str, steps: Steps, seeds: Sequence[int], budget: float) -> Iterator[Job]:
@@ -108,14 +106,12 @@ def markdown(task: str, places: Sequence[Place]) -> str:
 def by_problem(runs: Sequence[StoredRun], variant: str) -> dict[str, list[StoredRun]]:
     """Return the benchmark's runs in a folder, problem by problem."""
     names = [task.name for task in TASKS]
-    mine = [run for run in runs if run.facts["task"] in names and run.facts.get("variant") == variant]
+    mine = [run for run in runs if run.facts["task"] in names and run.kind == variant]
     return {name: some for name in names if (some := [run for run in mine if run.facts["task"] == name])}
 
 
-def told(folder: Any) -> str:
+def told(folder: Path) -> str:
     """Return all rankings of a folder as Markdown."""
-    from bilax.experiments.pages import stored_runs
-
     parts = []
     for variant in ("searched", "published"):
         for some in by_problem(stored_runs(folder), variant).values():

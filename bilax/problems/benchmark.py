@@ -112,8 +112,10 @@ def _problem(name: str, losses: Any, data: Split, x0: Any, y0: Any, exact: Exact
         if not (np.isfinite(np.asarray(x)).all() and np.isfinite(np.asarray(y)).all()):
             return told
         with np.errstate(over="ignore", invalid="ignore"):
-            value, gradient, last[0] = exact.value_and_gradient(np.asarray(x, np.float64), last[0])
-        far = np.linalg.norm(np.asarray(matrix(y), np.float64) - last[0])
+            value, gradient, solution = exact.value_and_gradient(np.asarray(x, np.float64), last[0])
+        if np.isfinite(value):
+            last[0] = solution
+        far = np.linalg.norm(np.asarray(matrix(y), np.float64) - solution)
         told |= {"gap": value - optimum(name), "grad_norm2": float(gradient @ gradient), "inner_gap": float(far)}
         return told
 

@@ -12,6 +12,7 @@ import scipy.linalg
 import scipy.optimize
 
 TOLERANCE = 1e-10  # of the norm of the inner gradient, and relative in linear systems
+EXACT_ENOUGH = 1e-7  # above it, what was found is not called a solution
 DENSE = 400  # unknowns, up to which the Hessian is factorised
 CHUNK = 2_048  # rows at a time, which stay near the processor
 SLOW = 25  # products in a linear system after which the factors are made anew
@@ -107,9 +108,11 @@ class Exact:
         return Y, False
 
     def value_and_gradient(self, x: np.ndarray, start: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return Phi(x), its gradient, and y*(x), which is looked for from ``start``."""
+        """Return Phi(x), its gradient, and y*(x), which is looked for from ``start``; NaN where it was not found."""
         x = np.asarray(x, np.float64)
         Y = self.solution(x, start)
+        if not np.linalg.norm(self._inner(x, Y)[2]) <= EXACT_ENOUGH:
+            return np.nan, np.full_like(x, np.nan), np.full_like(Y, np.nan)
         outer = self.outer.at(Y)
         scores = self.inner.at(Y)
         by_y = self.outer.features.T @ outer.residual / len(outer.losses)
