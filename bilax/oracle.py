@@ -45,6 +45,17 @@ def _missing(name: str) -> Callable[..., Any]:
     return refuse
 
 
+def _random(name: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise TypeError(
+            f"the method keeps what it saw of every sample, or goes over all of them, and {name} takes a key: no two "
+            "values of it at one sample are alike. Choose a method that draws batches alone, such as soba or mrbo "
+            "(`bilax list` tells which), or leave the key out of the loss."
+        )
+
+    return refuse
+
+
 class Oracle(NamedTuple):
     """All that a stochastic bilevel method may ask for; its calls are what the paper's Table 1 counts.
 
@@ -126,10 +137,11 @@ class TracedProblem:
         if project_y is not unconstrained:
             products, tangent = on_the_set(products, jax.grad(G, argnums=1), project_y)
         n_F, n_G = size_of(self.outer_data), size_of(self.inner_data)
+        keyed_F, keyed_G = self.functions.keyed
         exact = getattr(self.functions.second_derivatives, "exact", None)
         return Oracle(
-            draw_F=Draw(self._sampler(self.outer_data), self.outer_data, self.functions.keyed[0]),
-            draw_G=Draw(self._sampler(self.inner_data), self.inner_data, self.functions.keyed[1]),
+            draw_F=Draw(self._sampler(self.outer_data), self.outer_data, keyed_F),
+            draw_G=Draw(self._sampler(self.inner_data), self.inner_data, keyed_G),
             grad_F=fast_products(jax.grad(F, argnums=(0, 1))),
             grad_G=fast_products(jax.grad(G, argnums=1)),
             hvp_G=products.hvp,
@@ -143,10 +155,10 @@ class TracedProblem:
             value_G=G,
             numbers_F=partial(sample_numbers, self._sampler(self.outer_data), n_F, self.outer_numbers),
             numbers_G=partial(sample_numbers, self._sampler(self.inner_data), n_G, self.inner_numbers),
-            mean_F=partial(exact_mean, self.outer_data),
-            mean_G=partial(exact_mean, self.inner_data),
-            blocks_F=partial(Blocks, self.outer_data),
-            blocks_G=partial(Blocks, self.inner_data),
+            mean_F=_random("outer_loss") if keyed_F else partial(exact_mean, self.outer_data),
+            mean_G=_random("inner_loss") if keyed_G else partial(exact_mean, self.inner_data),
+            blocks_F=_random("outer_loss") if keyed_F else partial(Blocks, self.outer_data),
+            blocks_G=_random("inner_loss") if keyed_G else partial(Blocks, self.inner_data),
             step_hvp_G=products.hvp if exact is None else exact(G).hvp,
             size_F=n_F,
             size_G=n_G,

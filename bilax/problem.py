@@ -1,6 +1,5 @@
 """A bilevel problem: two losses on batches and the data they are averaged over."""
 
-import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from jax.core import Tracer
 
 from bilax.errors import unknown
 from bilax.numerics.second_derivatives import WAYS, Damped, GaussNewton, Products
+from bilax.numerics.signatures import check_function, takes_key
 from bilax.numerics.tree import copied
 from bilax.sparse import Rows, is_rows
 from bilax.types import PyTree
@@ -119,15 +119,16 @@ class Problem:
         F, G = self.outer_loss, self.inner_loss
         way: Any = self.second_derivatives
         way = way if callable(way) else WAYS[way]
-        if self.prepare is not None:
-            F, G = Prepared(F, self.prepare), Prepared(G, self.prepare)
-            way = replace(way, prepare=self.prepare) if isinstance(way, GaussNewton) else way
+        of_F, of_G = (
+            Arguments(self.prepare, takes_key(loss), is_nothing(data))
+            for loss, data in ((F, self.outer_data), (G, self.inner_data))
+        )
+        if isinstance(way, GaussNewton):
+            way = replace(way, arguments=of_G)
         if self.damping:
             way = Damped(way, float(self.damping))
-        keyed = takes_key(self.outer_loss), takes_key(self.inner_loss)
-        empty = is_nothing(self.outer_data), is_nothing(self.inner_data)
-        F, G = (OfDraw(loss, *how) if any(how) else loss for loss, *how in zip((F, G), keyed, empty, strict=True))
-        return Functions(F, G, self.project_x, self.project_y, way, keyed)
+        F, G = (loss if of == Arguments() else OfDraw(loss, of) for loss, of in ((F, of_F), (G, of_G)))
+        return Functions(F, G, self.project_x, self.project_y, way, (of_F.keyed, of_G.keyed))
 
     @property
     def outer_size(self) -> int:
@@ -138,17 +139,6 @@ class Problem:
         return jax.tree.leaves(self.inner_data)[0].shape[0]
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A loss of batches that are prepared first; equal to another one of the same two functions."""
-
-    loss: Loss
-    prepare: Callable[[PyTree], PyTree]
-
-    def __call__(self, x: PyTree, y: PyTree, batch: PyTree, *key: Any) -> jax.Array:
-        return self.loss(x, y, self.prepare(batch), *key)
-
-
 class Drawn(NamedTuple):
     """A batch with random bits for each of its samples, of a loss that takes a key."""
 
@@ -157,17 +147,33 @@ class Drawn(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Arguments:
+    """What a loss is given of what was drawn: the batch, prepared, or None; and the key, if it takes one."""
+
+    prepare: Callable[[PyTree], PyTree] | None = None
+    keyed: bool = False
+    empty: bool = False
+
+    def __call__(self, draw: PyTree) -> tuple[Any, ...]:
+        batch, bits = draw if isinstance(draw, Drawn) else (draw, None)
+        if self.empty:
+            batch = None
+        elif self.prepare is not None:
+            batch = self.prepare(batch)
+        if not self.keyed:
+            return (batch,)
+        return batch, None if bits is None else jax.random.wrap_key_data(bits[0], impl="threefry2x32")
+
+
+@dataclass(frozen=True)
 class OfDraw:
-    """A loss that takes a key, or has no data, as one of what is drawn; equal to another one of the same function."""
+    """A loss as one of what is drawn; equal to another one of the same functions."""
 
     loss: Callable[..., jax.Array]
-    keyed: bool
-    empty: bool
+    arguments: Arguments
 
     def __call__(self, x: PyTree, y: PyTree, draw: PyTree) -> jax.Array:
-        batch, bits = draw if isinstance(draw, Drawn) else (draw, None)
-        key = None if bits is None else jax.random.wrap_key_data(bits[0], impl="threefry2x32")
-        return self.loss(x, y, None if self.empty else batch, *((key,) if self.keyed else ()))
+        return self.loss(x, y, *self.arguments(draw))
 
 
 NOTHING = np.zeros((1, 0), np.float32)  # the data of a loss without data: one sample of no number
@@ -175,16 +181,6 @@ NOTHING = np.zeros((1, 0), np.float32)  # the data of a loss without data: one s
 
 def is_nothing(data: PyTree) -> bool:
     return getattr(data, "shape", None) == NOTHING.shape
-
-
-def takes_key(loss: Any) -> bool:
-    """Tell whether a loss has a fourth argument that is named key."""
-    try:
-        parameters = list(inspect.signature(loss).parameters.values())
-    except (TypeError, ValueError):
-        return False
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(positional) > 3 and positional[3].name == "key"
 
 
 class Functions(NamedTuple):
@@ -238,20 +234,6 @@ def _as_data(name: str, data: PyTree) -> PyTree:
                 )
     with jax.ensure_compile_time_eval():  # a problem made inside a jitted function may outlive it
         return copied(data)
-
-
-def check_function(name: str, value: Any, arguments: int, what: str) -> None:
-    """Refuse what is no function, or one that cannot take so many arguments."""
-    if not callable(value):
-        raise TypeError(f"{name} must be {what}; got {type(value).__name__}.")
-    try:
-        signature = inspect.signature(value)
-    except (TypeError, ValueError):  # some have none
-        return
-    try:
-        signature.bind(*range(arguments))
-    except TypeError:
-        raise TypeError(f"{name} must be {what}; it takes {signature}.") from None
 
 
 def _is_sparse(leaf: Any) -> bool:

@@ -122,6 +122,33 @@ def test_the_gauss_newton_product_is_that_of_the_outputs_jacobian():
     assert np.linalg.eigvalsh(exact)[0] < 0  # the Hessian itself is not
 
 
+def test_the_gauss_newton_product_of_a_model_with_dropout():
+    def outputs(x, y, batch, key):
+        keep = 1.0 if key is None else jax.random.bernoulli(key, 0.5, (3,)) / 0.5
+        return jnp.tanh((batch * keep) @ y)
+
+    model = bilax.GaussNewton(outputs, lambda x, y, z, batch: jnp.mean(z**2))
+    data = np.random.default_rng(0).normal(size=(8, 3))
+    problem = bilax.Problem(
+        lambda x, y, batch: jnp.sum(y**2),
+        model.inner_loss,
+        outer_data=None,
+        inner_data=(10 * data).astype(np.int8),
+        x0=np.zeros(1),
+        y0=np.ones(3),
+        second_derivatives=model,
+        prepare=lambda batch: batch / 10,
+    )
+    oracle = bilax.make_oracle(problem, "full")
+    drawn = oracle.draw_G(jax.random.key(3), 8)
+    key = jax.random.wrap_key_data(drawn.bits[0], impl="threefry2x32")
+    J = jax.jacobian(lambda y: outputs(None, y, problem.inner_data / 10, key))(problem.y0)
+    for r in np.eye(3):
+        np.testing.assert_allclose(
+            oracle.hvp_G(problem.x0, problem.y0, drawn, r), 2 * J.T @ (J @ r) / 8, rtol=1e-6, atol=1e-12
+        )
+
+
 @pytest.mark.parametrize("name", ["mrbo", "soba", "aid-cg", "vrbo"])
 def test_methods_run_with_it_and_with_prepared_batches(name):
     problem, _ = network()

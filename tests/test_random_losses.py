@@ -42,9 +42,18 @@ def test_without_a_key_on_all_data():
     assert told["inner_loss"] == pytest.approx(float(dropout(jnp.ones(1), jnp.full(3, 0.1), DATA, None)))
 
 
-@pytest.mark.parametrize("name", sorted(bilax.ALGORITHMS))
+OVER_ALL = ("saba", "spaba", "srba")  # they keep a table of all samples, or go over them
+
+
+@pytest.mark.parametrize("name", OVER_ALL)
+def test_a_method_that_needs_all_samples_alike_refuses_a_random_loss(name):
+    with pytest.raises(TypeError, match="inner_loss takes a key"):
+        bilax.solve(problem(), bilax.ALGORITHMS[name](), steps=3)
+
+
+@pytest.mark.parametrize("name", sorted(set(bilax.ALGORITHMS) - set(OVER_ALL)))
 @pytest.mark.slow
-def test_every_method_takes_a_random_loss(name):
+def test_every_other_method_takes_a_random_loss(name):
     run = bilax.iterate(problem(), bilax.ALGORITHMS[name](), steps=3, seed=1)
     assert np.isfinite(run.state.x).all()
     other = bilax.iterate(

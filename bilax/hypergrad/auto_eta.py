@@ -147,9 +147,7 @@ def largest_eigenvalue(
     runs = runs_of(oracle, key, S) if runs is None else runs  # half of them from one start, half from the other
     batches = max(1, min(runs, SAMPLES // each))
 
-    def on_one_batch(key_and_start):
-        key, start = key_and_start
-
+    def on_one_batch(key, start):
         def once(_, carry):
             w, _ = carry
             Hw = oracle.hvp_G(x, y, oracle.draw_G(key, S), w)
@@ -163,7 +161,7 @@ def largest_eigenvalue(
     two = (turn(scattered_like(turn_back(y), n), like=y) for n in (0, 1))
     starts = jax.tree.map(lambda *both: jnp.stack(both)[jnp.arange(runs) % 2], *two)
     each_key = jax.random.split(key, batches)[jnp.arange(runs) % batches]
-    return jax.vmap(on_one_batch)((each_key, starts)).max(), runs * each
+    return jax.vmap(on_one_batch)(each_key, starts).max(), runs * each
 
 
 def _moved(here: PyTree, there: jax.Array) -> jax.Array:

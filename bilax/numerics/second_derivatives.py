@@ -10,13 +10,14 @@ differentiated by and what a solution is judged by.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from bilax.numerics.layout import turn_back
 from bilax.numerics.matmuls import fast_products
+from bilax.numerics.signatures import takes_key
 from bilax.numerics.tree import axpy, norm, scale, vdot
 from bilax.types import PyTree
 
@@ -106,13 +107,17 @@ class Damped:
         return Products(more, jvp, linearize_more)
 
 
+def _batch_alone(draw: PyTree) -> tuple[Any, ...]:
+    return (draw,)
+
+
 @dataclass(frozen=True)
 class GaussNewton:
     """The curvature of an inner loss through what its model puts out: positive semi-definite if the loss is convex.
 
     The inner loss is ``loss(x, y, outputs(x, y, batch), batch)``, for which `inner_loss` can be given; what the loss
     does with y itself, such as a penalty, keeps its own second derivative. The model's is left out, which is what
-    makes the Hessian of a network indefinite.
+    makes the Hessian of a network indefinite. If ``outputs`` has a fourth argument ``key``, so has `inner_loss`.
 
     >>> model = GaussNewton(
     ...     outputs=lambda x, y, batch: jnp.tanh(batch @ y), loss=lambda x, y, z, batch: jnp.mean((z - 1) ** 2)
@@ -123,28 +128,36 @@ class GaussNewton:
     [0.1764, 0.0]
     """
 
-    outputs: Callable[[PyTree, PyTree, PyTree], PyTree]
+    outputs: Callable[..., PyTree]
     loss: Callable[[PyTree, PyTree, PyTree, PyTree], jax.Array]
-    prepare: Callable[[PyTree], PyTree] | None = None  # as in the problem, which sets it
+    arguments: Callable[[PyTree], tuple[Any, ...]] = _batch_alone  # of what is drawn; the problem sets it
 
     exact = staticmethod(forward_over_reverse)
 
-    def inner_loss(self, x: PyTree, y: PyTree, batch: PyTree) -> jax.Array:
+    @property
+    def inner_loss(self) -> Callable[..., jax.Array]:
+        return self._with_key if takes_key(self.outputs) else self._without_key
+
+    def _with_key(self, x: PyTree, y: PyTree, batch: PyTree, key: Any) -> jax.Array:
+        return self.loss(x, y, self.outputs(x, y, batch, key), batch)
+
+    def _without_key(self, x: PyTree, y: PyTree, batch: PyTree) -> jax.Array:
         return self.loss(x, y, self.outputs(x, y, batch), batch)
 
     def __call__(self, G: Loss) -> Products:
-        def outputs(x, y, batch):
-            return self.outputs(x, turn_back(y), batch)
+        def hvp(x, y, draw, r):
+            batch, *key = self.arguments(draw)
 
-        def loss(x, y, z, batch):
-            return self.loss(x, turn_back(y), z, batch)
+            def outputs(y):
+                return self.outputs(x, turn_back(y), batch, *key)
 
-        def hvp(x, y, batch, r):
-            batch = batch if self.prepare is None else self.prepare(batch)
-            z, dz = jax.jvp(lambda y: outputs(x, y, batch), (y,), (r,))
-            curved = jax.jvp(lambda z: jax.grad(loss, argnums=2)(x, y, z, batch), (z,), (dz,))[1]
-            (through,) = jax.vjp(lambda y: outputs(x, y, batch), y)[1](curved)
-            direct = jax.jvp(lambda y: jax.grad(loss, argnums=1)(x, y, z, batch), (y,), (r,))[1]
+            def loss(y, z):
+                return self.loss(x, turn_back(y), z, batch)
+
+            z, dz = jax.jvp(outputs, (y,), (r,))
+            curved = jax.jvp(lambda z: jax.grad(loss, argnums=1)(y, z), (z,), (dz,))[1]
+            (through,) = jax.vjp(outputs, y)[1](curved)
+            direct = jax.jvp(lambda y: jax.grad(loss)(y, z), (y,), (r,))[1]
             return axpy(1, direct, through)
 
         product, jvp = fast_products(hvp), forward_over_reverse(G).jvp

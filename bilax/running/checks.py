@@ -10,9 +10,10 @@ from jax.core import Tracer
 
 from bilax.algorithms.protocol import Algorithm
 from bilax.numerics.memory import bytes_of, refuse_if_too_large
+from bilax.numerics.signatures import check_function
 from bilax.numerics.tree import size
 from bilax.oracle import Oracle, Traced, TracedProblem, like, traced
-from bilax.problem import Problem, as_variable, check_function
+from bilax.problem import Problem, as_variable
 from bilax.running.accounting import Account
 from bilax.sampling.samplers import full
 from bilax.types import PyTree

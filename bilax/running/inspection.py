@@ -80,8 +80,8 @@ def _subsample(problem: TracedProblem) -> TracedProblem:
 def _losses(problem: TracedProblem, x: PyTree, y: PyTree) -> Losses:
     oracle = problem.oracle()
     value_and_grad = jax.value_and_grad(oracle.value_G, argnums=1)
-    outer = oracle.mean_F(lambda batch: oracle.value_F(x, y, batch))
-    inner, g = oracle.mean_G(lambda batch: value_and_grad(x, y, batch))
+    outer = exact_mean(problem.outer_data, lambda batch: oracle.value_F(x, y, batch))
+    inner, g = exact_mean(problem.inner_data, lambda batch: value_and_grad(x, y, batch))
     return Losses(outer, inner, _move(oracle.project_y, y, g))
 
 
