@@ -70,9 +70,7 @@ def update(
     ``work`` is that of a step: how many batches of S samples it evaluates.
     """
     runs = runs_of(oracle, key, S, work)
-    products = ITERATIONS * runs
-    affordable = last.spent + float(products) <= SHARE * work * jnp.maximum(real(k), float(LONG))
-    looking = (k % (1 + jnp.asarray(k, jnp.int32) // LOOKS) == 0) & (k > PAUSE * last.k)
+    affordable, looking = _affordable(last, k, runs, work), _looking(last, k)
     may_be_due = (grew(last.growth) | looking) & (affordable | jnp.isinf(last.growth))
     at_least = jnp.where(jnp.isfinite(last.growth), (1 + last.growth) * last.L / fraction, 0)
     at_least = jnp.where(grew(last.growth), at_least, 0).astype(last.L.dtype)
@@ -88,12 +86,25 @@ def update(
             L, samples = largest_eigenvalue(oracle, key, x, y, S, runs=runs)
             now = jnp.asarray(k, jnp.int32)
             here = jnp.maximum(L, at_least), _sketch(x), _sketch(y)
-            measured = Curvature(*here, now, last.growth, last.spent + float(products))
+            measured = Curvature(*here, now, last.growth, last.spent + float(ITERATIONS * runs))
             return where(_this_run(due), (measured, jnp.full((), ITERATIONS * samples, jnp.int32)), keep())
 
         return jax.lax.cond(_any_run(due), measure, keep)
 
     return jax.lax.cond(_any_run(may_be_due), look, keep)
+
+
+def may_change(last: Curvature, oracle: Oracle, key: Key, k: Scalar, S: int, work: float) -> jax.Array:
+    """Tell whether `update` may do anything at all before this step."""
+    return grew(last.growth) | (_looking(last, k) & _affordable(last, k, runs_of(oracle, key, S, work), work))
+
+
+def _affordable(last: Curvature, k: Scalar, runs: int, work: float) -> jax.Array:
+    return last.spent + float(ITERATIONS * runs) <= SHARE * work * jnp.maximum(real(k), float(LONG))
+
+
+def _looking(last: Curvature, k: Scalar) -> jax.Array:
+    return (k % (1 + jnp.asarray(k, jnp.int32) // LOOKS) == 0) & (k > PAUSE * last.k)
 
 
 def runs_of(oracle: Oracle, key: Key, S: int, work: float = math.inf) -> int:

@@ -66,21 +66,50 @@ def take_step(
     oracle: Oracle, algorithm: Algorithm, stream: Any, state: Any, memory: Memory, key: Key | None = None
 ) -> tuple[Any, Memory, Info]:
     """Take one step of the method; if its eta is "auto", hand it a number."""
-    key, curvature = keys.at(stream, state.k) if key is None else key, memory.curvature
-    probes = jnp.zeros((), jnp.int32)
+    key = keys.at(stream, state.k) if key is None else key
+    memory, probes = measure_curvature(oracle, algorithm, key, state, memory)
+    state, memory, info = move(oracle, algorithm, key, state, memory)
+    return state, memory, info._replace(calls=info.calls + probes)
+
+
+def measure_curvature(
+    oracle: Oracle, algorithm: Algorithm, key: Key, state: Any, memory: Memory
+) -> tuple[Memory, Counts]:
+    """Look at L before a step, if that is due and eta is "auto"; return also the calls that it took."""
+    curvature, probes = memory.curvature, _none()
     for name, S in auto_steps(algorithm).items():
         assert curvature is not None
-        fraction = getattr(algorithm, name).fraction
-        probing = jax.random.fold_in(key, PROBING)
-        work = _calls(algorithm) / S
+        fraction, probing, work = getattr(algorithm, name).fraction, _probing(key), _calls(algorithm) / S
         curvature, spent = auto_eta.update(curvature, fraction, oracle, probing, state.k, state.x, state.y, S, work)
-        algorithm = with_values(algorithm, **{name: auto_eta.safe_eta(curvature, fraction)})
-        probes += spent
+        probes += Counts(HV=spent)
+    return memory._replace(curvature=curvature), probes
+
+
+def may_measure(oracle: Oracle, algorithm: Algorithm, key: Key, k: Scalar, memory: Memory) -> jax.Array:
+    """Tell whether `measure_curvature` may do anything at all before this step."""
+    asked = jnp.zeros((), bool)
+    for S in auto_steps(algorithm).values():
+        assert memory.curvature is not None
+        asked |= auto_eta.may_change(memory.curvature, oracle, _probing(key), k, S, _calls(algorithm) / S)
+    return asked
+
+
+def move(oracle: Oracle, algorithm: Algorithm, key: Key, state: Any, memory: Memory) -> tuple[Any, Memory, Info]:
+    """Take the step of the method itself, with the curvature that is known."""
+    curvature = memory.curvature
+    for name in auto_steps(algorithm):
+        assert curvature is not None
+        eta = auto_eta.safe_eta(curvature, getattr(algorithm, name).fraction)
+        algorithm = with_values(algorithm, **{name: eta})
     state, info = algorithm.step(oracle, key, state)
-    info = _canonical(info._replace(calls=info.calls + Counts(HV=probes)))
+    info = _canonical(info)
     if curvature is not None:
         curvature = auto_eta.after_series(curvature, info.own.get("growth", 0.0))
     return state, Memory(curvature, memory.estimated | (info.norm_v > 0)), info
+
+
+def _probing(key: Key) -> Key:
+    return jax.random.fold_in(key, PROBING)
 
 
 def arranged(problem: Traced, algorithm: Algorithm, state: Any, memory: Memory) -> tuple[Traced, Any, Memory]:
@@ -161,9 +190,11 @@ def advance(
 
     problem, state, memory = arranged(problem, algorithm, loop.state, loop.memory)
     loop = loop._replace(state=state, memory=memory)
+    oracle = problem.oracle()
 
     def step(loop: LoopState) -> LoopState:
-        state, memory, info = _step(problem, algorithm, stream, loop.state, loop.memory)
+        key = keys.at(stream, loop.state.k)
+        state, memory, info = move(oracle, algorithm, key, loop.state, loop.memory)
         grew = info.own.get("diverging", jnp.zeros((), bool)) & jnp.logical_not(warned)
         if memory.curvature is not None:
             grew &= loop.info.own.get("diverging", grew)  # the first time, eta="auto" lowers eta by itself
@@ -173,9 +204,26 @@ def advance(
     def goes_on(loop: LoopState) -> jax.Array:
         return loop.finite & ~loop.converged & ~loop.grew & (loop.state.k < stop)
 
+    def stretch(loop: LoopState) -> LoopState:
+        """Look at the curvature, then take steps until it may have to be looked at again.
+
+        A branch inside every step would cost the cheapest methods a third of their time.
+        """
+        k = loop.state.k
+        memory, probes = measure_curvature(oracle, algorithm, keys.at(stream, k), loop.state, loop.memory)
+        loop = loop._replace(memory=memory, calls=loop.calls + probes)
+
+        def on(loop: LoopState) -> jax.Array:
+            now = loop.state.k
+            again = may_measure(oracle, algorithm, keys.at(stream, now), now, loop.memory)
+            return goes_on(loop) & ((now == k) | ~again)
+
+        return jax.lax.while_loop(on, step, loop)
+
     no = jnp.zeros((), bool)
     loop = loop._replace(calls=_none(), finite=~no, converged=no, grew=no)
-    return turn_back(jax.lax.while_loop(goes_on, step, loop))
+    one_step = step if loop.memory.curvature is None else stretch
+    return turn_back(jax.lax.while_loop(goes_on, one_step, loop))
 
 
 @jit
