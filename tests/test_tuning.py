@@ -63,3 +63,21 @@ def test_the_winner_as_toml_is_the_setting(tmp_path):
     winner = bilax.VRBO(alpha=0.25, per_sample=True)
     path.write_text(search.toml(winner))
     assert settings.parse(str(path)) == winner
+
+
+def test_settings_side_by_side_share_batches_and_branches(monkeypatch):
+    """One k for all lanes: batches are drawn once, and what SRBA seldom does is not done at every step."""
+    programs = []
+
+    def read(fn, static, shared, tasks):
+        programs.extend(fn.lower(*shared, *task).as_text() for task in tasks)
+        return [fn(*shared, *task) for task in tasks]
+
+    monkeypatch.setattr(search, "on_every_core", read)
+    side_by_side = [bilax.SRBA(gamma=gamma, q=10) for gamma in (0.01, 0.02, 0.03)]
+    search.search(PROBLEM, side_by_side, distance, steps=2, rungs=1, lanes=3)
+    (program,) = programs
+    assert "stablehlo.case" in program
+    drawn = [line for line in program.splitlines() if "stablehlo.gather" in line]
+    assert drawn
+    assert not any("tensor<3x" in line.split("->")[1] for line in drawn)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bilax.numerics.branches import branch
 from bilax.numerics.tree import axpy, norm, scale
 from bilax.oracle import Counts, Oracle, at_two_points
 from bilax.types import Key, PyTree, Scalar
@@ -58,7 +59,7 @@ def sarah(
         new, before = at_two_points(lambda *at: on_batches(oracle, Point(*at), zeta, xi), z, old)
         return jax.tree.map(lambda d, n, b: d + (n - b), last, new, before)
 
-    return jax.lax.cond(refresh, anew, corrected)
+    return branch(refresh, anew, corrected)
 
 
 def in_ball(v: PyTree, radius: Scalar) -> PyTree:

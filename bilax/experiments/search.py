@@ -138,8 +138,11 @@ def _stack(trees: Sequence[Any]) -> Any:
 
 @loop.jit
 def _advance(problem: Traced, stream: jax.Array, algorithms: Any, reached: tuple, steps: int) -> tuple:
+    k = reached[0].k[0]  # all are there: with one k for all, they share their batches
+
     def one(algorithm: Algorithm, reached: tuple) -> tuple:
         state, memory, finite = reached
+        state = state._replace(k=k)
         state, memory, still = loop.repeat(problem, algorithm, stream, state, memory, steps)
         return state, memory, finite & still
 

@@ -8,6 +8,7 @@ from jax.flatten_util import ravel_pytree
 
 from bilax.hypergrad.neumann import Estimate, ratio
 from bilax.numerics import memory
+from bilax.numerics.branches import branch
 from bilax.numerics.constraints import off_the_set
 from bilax.numerics.tree import axpy, size
 from bilax.oracle import Oracle
@@ -48,7 +49,7 @@ def project(m: Matrices, mu: Scalar, C: Scalar) -> Matrices:
         return (U * jnp.minimum(s, C)) @ V
 
     # The Frobenius norm bounds the largest singular value, so that mostly no decomposition is needed.
-    xy = jax.lax.cond(jnp.linalg.norm(m.xy) <= C, lambda xy: xy, clip, m.xy)
+    xy = branch(~(jnp.linalg.norm(m.xy) <= C), lambda: clip(m.xy), lambda: m.xy)
 
     def raise_eigenvalues(yy):
         values, vectors = jnp.linalg.eigh(yy)
@@ -57,7 +58,7 @@ def project(m: Matrices, mu: Scalar, C: Scalar) -> Matrices:
     # If yy - mu I has a Cholesky factor, all eigenvalues exceed mu; this is much quicker than an eigendecomposition.
     yy = (m.yy + m.yy.T) / 2
     above = jnp.all(jnp.isfinite(jnp.linalg.cholesky(yy - mu * jnp.eye(yy.shape[0], dtype=yy.dtype))))
-    return Matrices(xy, jax.lax.cond(above, lambda yy: yy, raise_eigenvalues, yy))
+    return Matrices(xy, branch(~above, lambda: raise_eigenvalues(yy), lambda: yy))
 
 
 def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B_F: PyTree, B_G: PyTree) -> Estimate:
