@@ -6,7 +6,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bilax.numerics.branches import branch
 from bilax.numerics.tree import axpy, norm, scale
 from bilax.oracle import Counts, Oracle, at_two_points
 from bilax.types import Key, PyTree, Scalar
@@ -59,7 +58,7 @@ def sarah(
         new, before = at_two_points(lambda *at: on_batches(oracle, Point(*at), zeta, xi), z, old)
         return jax.tree.map(lambda d, n, b: d + (n - b), last, new, before)
 
-    return branch(refresh, anew, corrected)
+    return jax.lax.cond(refresh, anew, corrected)
 
 
 def in_ball(v: PyTree, radius: Scalar) -> PyTree:

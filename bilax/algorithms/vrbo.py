@@ -10,7 +10,6 @@ from bilax.algorithms.about import About, Scaling
 from bilax.algorithms.protocol import Draws, Info, info
 from bilax.hypergrad import neumann
 from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, inner_step, outer_step, series_step, switch
-from bilax.numerics.branches import branch
 from bilax.numerics.tree import norm, storm, zeros_like
 from bilax.optimisers import Step, descend, start
 from bilax.oracle import Counts, Oracle, at_two_points
@@ -105,7 +104,7 @@ class VRBO:
             none = jnp.zeros_like(norm(s.y))
             return neumann.Estimate(s.v, none, none), s.u
 
-        seen, u = branch(s.k % self.q == 0, restart, carry_on)
+        seen, u = jax.lax.cond(s.k % self.q == 0, restart, carry_on)
         v = seen.value
         x, x_memory = descend(self.alpha, s.x_memory, v, s.x, oracle.project_x)  # line 9
 

@@ -23,9 +23,8 @@ import jax
 import jax.numpy as jnp
 
 from bilax.hypergrad.neumann import grew
-from bilax.numerics.branches import any_run, branch
 from bilax.numerics.layout import turn, turn_back
-from bilax.numerics.tree import norm, real, scale, scattered_like, size
+from bilax.numerics.tree import norm, real, scale, scattered_like, size, where
 from bilax.oracle import Oracle
 from bilax.types import Key, PyTree, Scalar
 
@@ -88,11 +87,11 @@ def update(
             now = jnp.asarray(k, jnp.int32)
             here = jnp.maximum(L, at_least), _sketch(x), _sketch(y)
             measured = Curvature(*here, now, last.growth, last.spent + float(ITERATIONS * runs))
-            return measured, jnp.full((), ITERATIONS * samples, jnp.int32)
+            return where(_this_run(due), (measured, jnp.full((), ITERATIONS * samples, jnp.int32)), keep())
 
-        return branch(due, measure, keep)
+        return jax.lax.cond(_any_run(due), measure, keep)
 
-    return jax.lax.cond(any_run(may_be_due), look, keep)
+    return jax.lax.cond(_any_run(may_be_due), look, keep)
 
 
 def may_change(last: Curvature, oracle: Oracle, key: Key, k: Scalar, S: int, work: float) -> jax.Array:
@@ -124,6 +123,28 @@ def safe_eta(curvature: Curvature, fraction: Scalar) -> jax.Array:
 def after_series(curvature: Curvature, growth: Scalar) -> Curvature:
     """Return the curvature after a series whose residual grew by ``growth``."""
     return curvature._replace(growth=jnp.asarray(growth, curvature.growth.dtype))
+
+
+@jax.custom_batching.custom_vmap
+def _any_run(due: jax.Array) -> jax.Array:
+    """Tell whether a measurement is due; under `jax.vmap`, in any of the runs, so that a branch stays a branch."""
+    return due
+
+
+@_any_run.def_vmap
+def _any_of_many(axis_size: int, in_batched: list[bool], due: jax.Array) -> tuple[jax.Array, bool]:
+    return _any_run(due.any(axis=0) if in_batched[0] else due), False
+
+
+@jax.custom_batching.custom_vmap
+def _this_run(due: jax.Array) -> jax.Array:
+    """Tell whether this run is one of those that made a measurement due; without `jax.vmap` there is only this one."""
+    return jnp.ones_like(due)
+
+
+@_this_run.def_vmap
+def _this_of_many(axis_size: int, in_batched: list[bool], due: jax.Array) -> tuple[jax.Array, bool]:
+    return due, in_batched[0]
 
 
 def largest_eigenvalue(

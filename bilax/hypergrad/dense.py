@@ -8,7 +8,6 @@ from jax.flatten_util import ravel_pytree
 
 from bilax.hypergrad.neumann import Estimate, ratio
 from bilax.numerics import memory
-from bilax.numerics.branches import branch
 from bilax.numerics.constraints import off_the_set
 from bilax.numerics.tree import axpy, size
 from bilax.oracle import Oracle
@@ -49,7 +48,7 @@ def project(m: Matrices, mu: Scalar, C: Scalar) -> Matrices:
         return (U * jnp.minimum(s, C)) @ V
 
     # The Frobenius norm bounds the largest singular value, so that mostly no decomposition is needed.
-    xy = branch(~(jnp.linalg.norm(m.xy) <= C), lambda: clip(m.xy), lambda: m.xy)
+    xy = jax.lax.cond(jnp.linalg.norm(m.xy) <= C, lambda xy: xy, clip, m.xy)
 
     def raise_eigenvalues(yy):
         values, vectors = jnp.linalg.eigh(yy)
@@ -58,7 +57,7 @@ def project(m: Matrices, mu: Scalar, C: Scalar) -> Matrices:
     # If yy - mu I has a Cholesky factor, all eigenvalues exceed mu; this is much quicker than an eigendecomposition.
     yy = (m.yy + m.yy.T) / 2
     above = jnp.all(jnp.isfinite(jnp.linalg.cholesky(yy - mu * jnp.eye(yy.shape[0], dtype=yy.dtype))))
-    return Matrices(xy, branch(~above, lambda: raise_eigenvalues(yy), lambda: yy))
+    return Matrices(xy, jax.lax.cond(above, lambda yy: yy, raise_eigenvalues, yy))
 
 
 def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B_F: PyTree, B_G: PyTree) -> Estimate:
