@@ -5,14 +5,15 @@ BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export PYTHONUTF8 = 1
 
-.PHONY: help demo test test-slow check-method docs lint bench clean
+.PHONY: help demo test test-slow check-method docs gallery lint bench clean
 
 help:
 	@echo "make demo   find the wrong labels of handwritten digits, print a table of all rivals, draw a picture"
 	@echo "make test   run the tests"
 	@echo "make test-slow   run the proofs that take long and seldom change"
 	@echo "make check-method NAME=mrbo   run the tests that concern one method"
-	@echo "make docs   write what is made from the code into docs/"
+	@echo "make docs   write what is made from the code into docs/, and build the site into site/"
+	@echo "make gallery   run the examples, and draw their pictures again"
 	@echo "make lint   check the format, the style and the types"
 	@echo "make bench  measure the speed, next to the machine's limit, to plain JAX and to PyTorch (30 minutes)"
 	@echo "make clean  remove the environment and what was generated"
@@ -45,6 +46,12 @@ check-method: $(VENV)/.test
 
 docs: $(VENV)/.test
 	$(BIN)/python -c 'from pathlib import Path; from bilax.cli import catalogue; catalogue.write(Path("docs/methods.md"))'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "open it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
+
+# NAME=... draws one of them: the name of its file, without .py.
+gallery: $(VENV)/.test
+	$(BIN)/python website/thumbnails.py $(if $(filter command line,$(origin NAME)),$(NAME))
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check
@@ -68,4 +75,4 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/show.py  # and with --page, the tables of docs/performance.md
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis bilax-demo.png bilax-bench
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis bilax-demo.png bilax-bench site

@@ -1,8 +1,9 @@
 """Clean a CSV file by the command line: write a table, run `bilax clean`, look at what it found.
 
-python examples/clean_a_table.py [FOLDER]
+python examples/clean_a_table.py [FOLDER] [--picture FILE]
 """
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-folder = Path(sys.argv[1] if len(sys.argv) > 1 else "clean-a-table")
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("folder", nargs="?", default="clean-a-table", type=Path)
+parser.add_argument("--picture", help="draw a picture into this file", type=Path)
+arguments = parser.parse_args()
+folder = arguments.folder
 folder.mkdir(exist_ok=True)
 
 # 1,200 loans. Clerks of one office marked a third of the good ones as bad; 150 were looked at again.
@@ -50,3 +55,14 @@ found = pd.read_csv(folder / "weights.csv")
 wrong = given[train] != true[train]
 worst = found.sort_values("rank").index[:100]
 print(f"{wrong.sum()} labels are wrong; of the 100 worst rows, {wrong[worst].sum()} are.")
+
+if arguments.picture:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(4, 3), layout="constrained")
+    axes.hist(
+        [found["quality"][~wrong], found["quality"][wrong]], 20, label=["right labels", "wrong labels"], stacked=True
+    )
+    axes.set(xlabel="the chance that a label is right", ylabel="rows")
+    axes.legend(frameon=False)
+    figure.savefig(arguments.picture, dpi=100)

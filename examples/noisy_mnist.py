@@ -1,8 +1,9 @@
 """Noisy MNIST from start to finish: 20,000 images, three in ten labelled as the next digit, 500 trusted.
 
-python examples/noisy_mnist.py
+python examples/noisy_mnist.py [--picture FILE]
 """
 
+import argparse
 import time
 
 import numpy as np
@@ -11,6 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from bilax.datasets import mnist
 from bilax.problems.hyper_cleaning import auroc
 from bilax.sklearn import HyperCleaner
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--picture", help="draw a picture into this file")
+arguments = parser.parse_args()
 
 task = mnist(0.0, train=20_000, trusted=500)
 wrong = np.random.default_rng(0).random(20_000) < 0.3
@@ -28,3 +33,13 @@ ours, theirs = auroc(-cleaner.label_quality_, wrong), auroc(-chance, wrong)
 print(f"AUROC of finding them: {ours:.3f}; by the trusted images alone {theirs:.3f}")
 test = task.test_features, task.test_labels
 print(f"test accuracy: {cleaner.score(*test):.3f}; by the trusted images alone {few.score(*test):.3f}")
+
+if arguments.picture:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(3, 5, figsize=(4, 3), layout="constrained")
+    for axis, worst in zip(axes.flat, cleaner.suspicious_, strict=False):
+        axis.imshow(task.features[worst, :784].reshape(28, 28), cmap="gray_r")
+        axis.set_title(f"given {given[worst]}", fontsize=8)
+        axis.axis("off")
+    figure.savefig(arguments.picture, dpi=100)

@@ -74,6 +74,32 @@ def test_a_method_of_your_own_runs_as_it_stands():
     assert run.stdout == printed
 
 
+@pytest.mark.slow
+def test_the_start_runs_as_it_stands():
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "index.md").read_text(), re.DOTALL)
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "done True\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["your-own-problem.md", "a-sweep.md", "interrupted-runs.md"])
+def test_a_tutorial_prints_what_it_says(name):
+    page = (ROOT / "docs" / name).read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    printed = "".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
+    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == printed
+
+
+def test_every_snippet_is_run_here():
+    here = Path(__file__).read_text()
+    for page in (ROOT / "docs").rglob("*.md"):
+        if "```python" in page.read_text():
+            assert f'"{page.name}"' in here, f"no test runs what {page.name} shows"
+
+
 @pytest.mark.parametrize(
     "page", [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")], ids=str
 )

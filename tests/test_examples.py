@@ -12,10 +12,10 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def ran(name, folder, *arguments):
-    run = subprocess.run(
-        [sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, cwd=folder, timeout=600
-    )
+    command = [sys.executable, EXAMPLES / name, *arguments, "--picture", "picture.png"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=600)
     assert run.returncode == 0, run.stderr
+    assert (folder / "picture.png").stat().st_size < 40_000  # it is its thumbnail in the gallery: make gallery
     return "\n".join(line.rstrip() for line in run.stdout.splitlines()) + "\n"
 
 

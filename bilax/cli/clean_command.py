@@ -27,7 +27,7 @@ def clean(
     decisions: Annotated[
         Path | None, typer.Option(help="What was exported from the page: rows that are trusted.")
     ] = None,
-    id: Annotated[str | None, typer.Option(help="A column that names the rows.  [default: numbers from 1]")] = None,
+    id: Annotated[str | None, typer.Option(help="A column that names the rows.  \\[default: numbers from 1]")] = None,
     images: Annotated[Path | None, typer.Option(help="A folder of images, which the column --file names.")] = None,
     file: Annotated[str, typer.Option(help="The column with the images' files.")] = "file",
     features_only: Annotated[bool, typer.Option("--features-only", help="All columns are numbers: use them as is.")] = (

@@ -23,7 +23,7 @@ Problem = Annotated[
     typer.Option(help="digits, mnist, newsgroups, digits-penalties, ijcnn1, covtype, mnist-replaced or simulated."),
 ]
 Noise = Annotated[
-    float | None, typer.Option(help="Share of wrong labels, for digits, mnist and mnist-replaced.  [default: 0.3]")
+    float | None, typer.Option(help="Share of wrong labels, for digits, mnist and mnist-replaced.  \\[default: 0.3]")
 ]
 Out = Annotated[Path, typer.Option(help="Folder for the results.")]
 Again = Annotated[bool, typer.Option("--again", help="Run also what is finished already.")]
@@ -37,7 +37,7 @@ def run(
     setting: Annotated[str, typer.Argument(help="A method, like mrbo or mrbo\\[gamma=300,S=100], or a TOML file.")],
     problem: Problem = "digits",
     noise: Noise = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Iterations.  [default: 1000, or as many as fit]")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Iterations.  \\[default: 1000, or as many as fit]")] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds in the algorithm, at most.")] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Decides the wrong labels, the start and the batches.")
@@ -106,8 +106,8 @@ def reproduce(
     experiment: Annotated[
         str, typer.Argument(help="fig1a ... fig7b, table1, all; tuning repeats the searches; benchmark, optima.")
     ],
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per setting.  [default: 5; table1: 8]")] = None,
-    budget: Annotated[float | None, typer.Option(help="Seconds per run.  [default: 5; newsgroups: 10]")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per setting.  \\[default: 5; table1: 8]")] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds per run.  \\[default: 5; newsgroups: 10]")] = None,
     variant: Annotated[str, typer.Option(help="paper, tuned or both.")] = "both",
     data: Annotated[str, typer.Option(help="paper, or digits: the same methods on bundled data.")] = "paper",
     quick: Annotated[bool, typer.Option("--quick", help="One seed, one second per run.")] = False,
@@ -307,7 +307,7 @@ def tune(
 @app.command(epilog="Example: [bold]bilax report bilax-results[/bold]")
 def report(
     folder: Annotated[Path, typer.Argument(help="What bilax run or bilax reproduce wrote.")] = RESULTS,
-    out: Annotated[Path | None, typer.Option(help="Folder for the page and the pictures.  [default: FOLDER]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the page and the pictures.  \\[default: FOLDER]")] = None,
 ) -> None:
     """Write one HTML page (it works offline) with curves, tables, verdicts and images; PNG and PDF of every figure."""
     if out is not None:

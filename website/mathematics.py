@@ -1,0 +1,48 @@
+"""Formulas in LaTeX become MathML while the site is built, so that no page needs a script or a font for them."""
+
+import html
+import re
+
+from latex2mathml.converter import convert
+
+# What pymdownx.arithmatex leaves in a page.
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+MATH = '<math xmlns="http://www.w3.org/1998/Math/MathML" display="{display}">{inside}</math>'
+
+
+def rendered(page: str) -> str:
+    """Return the HTML of a page with its formulas in MathML."""
+    return FORMULA.sub(lambda found: mathml(html.unescape(found[3]).strip(), block=found[2] == "["), page)
+
+
+def mathml(formula: str, block: bool = False) -> str:
+    """Return a formula in MathML; one of several rows is aligned at its signs &.
+
+    >>> mathml("x_1").partition(">")[2]
+    '<mrow><msub><mi>x</mi><mn>1</mn></msub></mrow></math>'
+    """
+    rows = [row.split("&") for row in re.split(r"\\\\", formula)]
+    if len(rows) == 1 and len(rows[0]) == 1:
+        inside = _inside(formula)
+    else:
+        inside = f'<mtable class="aligned">{"".join(map(_row, rows))}</mtable>'
+    return MATH.format(display="block" if block else "inline", inside=inside)
+
+
+def _row(cells: list[str]) -> str:
+    sides = (("right", "left")[number % 2] for number in range(len(cells)))
+    inside = (
+        f'<mtd style="text-align: {side}">{_inside(cell)}</mtd>' for side, cell in zip(sides, cells, strict=False)
+    )
+    return f"<mtr>{''.join(inside)}</mtr>"
+
+
+def _inside(formula: str) -> str:
+    """Return the content of a formula's element <math>; refuse what the converter does not know."""
+    formula = formula.replace(r"\arg", r"\operatorname{arg}").replace("\n", " ")
+    for size in (r"\Big", r"\big"):
+        formula = re.sub(re.escape(size) + r"(?![a-zA-Z])", "", formula)
+    inside = re.fullmatch(r"<math[^>]*>(.*)</math>", convert(formula), re.DOTALL)
+    if inside is None or "\\" in inside[1] or "<mi>&</mi>" in inside[1]:
+        raise ValueError(f"latex2mathml cannot convert {formula!r}: {inside and inside[1]}")
+    return inside[1]
