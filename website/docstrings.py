@@ -1,5 +1,6 @@
 """Docstrings as the pages want them: mathematics, examples and references in Markdown."""
 
+import functools
 import inspect
 import re
 import textwrap
@@ -41,8 +42,20 @@ def markdown(text: str) -> str:
     )
     text = "".join(part if number % 2 else part.replace("*(", r"\*(") for number, part in enumerate(parts))
     text = re.sub(r":math:`([^`]*)`", lambda found: f"${' '.join(found[1].split())}$", text)
-    text = MATH_BLOCK.sub(_formula, text)
+    text = NAME.sub(_reference, MATH_BLOCK.sub(_formula, text))
     return EXAMPLE.sub(lambda found: _fenced(found[1], found[2]), text)
+
+
+def _reference(found: re.Match) -> str:
+    """Let the public names of bilax lead to where they are explained."""
+    name = found[1].removeprefix("bilax.")
+    return f"[{found[0]}][bilax.{name}]" if name in _public() else found[0]
+
+
+@functools.cache
+def _public() -> set[str]:
+    bilax = import_module("bilax")
+    return {name for name in bilax.__all__ if callable(getattr(bilax, name))}
 
 
 def _formula(found: re.Match) -> str:

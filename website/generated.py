@@ -29,13 +29,13 @@ def gallery() -> str:
         if not picture.is_file():
             raise FileNotFoundError(f"{path.name} has no picture in docs/images/gallery; run: make gallery")
         first = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or path.stem).splitlines()[0]
-        title, file = path.stem.replace("_", " ").capitalize(), f"project/examples/{path.name}"
+        file = f"project/examples/{path.name}"
         parts = [
             '<div class="card" markdown>',
-            f"## {title}",
-            f"![{title}](images/gallery/{picture.name}){{ loading=lazy }}",
+            f"## {path.name}",
+            f"![What {path.name} draws](images/gallery/{picture.name}){{ loading=lazy }}",
             first,
-            f"[{path.name}]({file}){{ download={path.name} }}",
+            f"[Download]({file}){{ download={path.name} }}",
             "</div>",
         ]
         cards.append("\n\n".join(parts))
@@ -63,6 +63,9 @@ def choice() -> str:
         "The inner loss has no second derivatives, or they are too dear": those(lambda e: e["needs"][needs[0]] == "no"),
         "Data that cannot be gone through as a whole: only batches": those(
             lambda e: not e["needs"][needs[2]] and "deterministic" not in e["variance-reduced"]
+        ),
+        "All data in every step, for which these were analysed (they take batches, too)": those(
+            lambda e: "deterministic" in e["variance-reduced"]
         ),
         "Data that may be gone through once, at the start": those(lambda e: e["needs"][needs[2]] == "at the start"),
         "Data that may be gone through again and again": those(lambda e: e["needs"][needs[2]] == "again and again"),
