@@ -21,11 +21,21 @@ def unknown(what: str, name: str, known: Iterable[str]) -> ValueError:
 
 
 class Doubtful(UserWarning):
-    """A result should not be trusted as it is; the text has the numbers, and what to do."""
+    """The warning that a result should not be trusted as it is; the text has the numbers, and what to do.
+
+    >>> warnings.filterwarnings("error", category=Doubtful)  # makes it an error, in a program that must not go on
+    >>> warnings.warn("the outer loss is ten times as large as at the start", Doubtful)
+    Traceback (most recent call last):
+    bilax.errors.Doubtful: the outer loss is ten times as large as at the start
+    """
 
 
 class UnsafeEta(Doubtful):
-    """The step eta of a Neumann series is above 1/L, L being the largest eigenvalue of the inner Hessian."""
+    """The warning that the step eta of a series is above 1/L, L being the largest eigenvalue of the inner Hessian.
+
+    >>> issubclass(UnsafeEta, Doubtful)
+    True
+    """
 
 
 class Doubts:

@@ -6,6 +6,7 @@ step size does not compile again and `jax.vmap` runs a grid of them as one progr
 
 import dataclasses
 import functools
+import inspect
 import math
 import operator
 from collections.abc import Callable
@@ -43,22 +44,22 @@ def _field(default: Any, doc: str, check: Callable[[Any], Any], allowed: str, **
 
 
 def positive(*, default: float, doc: str) -> Any:
-    """A traced float above 0."""
+    """Declare a traced float above 0: its ``default``, and in ``doc`` its meaning."""
     return _field(default, doc, lambda value: _real(value, lambda a: a > 0), "a finite number > 0")
 
 
 def nonnegative(*, default: float, doc: str) -> Any:
-    """A traced float of at least 0, such as a step size (0 freezes the variable)."""
+    """Declare a traced float of at least 0, such as a step size (0 freezes the variable)."""
     return _field(default, doc, lambda value: _real(value, lambda a: a >= 0), "a finite number >= 0")
 
 
 def outer_step(*, default: float, doc: str = "outer step size") -> Any:
-    """The step of x: a traced float of at least 0 (0 freezes x), or an optimiser."""
+    """Declare the step of x: a traced float of at least 0 (0 freezes x), or an optimiser."""
     return _step(default, doc, outer_step=True)
 
 
 def inner_step(*, default: float, doc: str = "inner step size") -> Any:
-    """The step of y: a traced float of at least 0 (0 freezes y), or an optimiser."""
+    """Declare the step of y: a traced float of at least 0 (0 freezes y), or an optimiser."""
     return _step(default, doc, inner_step=True)
 
 
@@ -72,7 +73,7 @@ def _step(default: float, doc: str, **kind: bool) -> Any:
 
 
 def weight(*, default: float, doc: str) -> Any:
-    """A traced float from 0 to 1."""
+    """Declare a traced float from 0 to 1, such as a weight of momentum."""
     return _field(default, doc, lambda value: _real(value, lambda a: (a >= 0) & (a <= 1)), "a number from 0 to 1")
 
 
@@ -83,7 +84,7 @@ def series_step(
     of: str = "the Neumann series",
     batch: Callable[[Any], int] = lambda algorithm: algorithm.S,
 ) -> Any:
-    """A step that must stay below 1/L, such as eta of a Neumann series: a traced float above 0, or "auto".
+    """Declare a step that must stay below 1/L, such as eta of a Neumann series: a traced float above 0, or "auto".
 
     For "auto" the loop measures L on batches of the size ``batch(algorithm)`` and hands the method a number. ``of``
     names what the step belongs to, in warnings.
@@ -98,12 +99,12 @@ def series_step(
 
 
 def count(*, default: int, doc: str, at_least: int = 1) -> Any:
-    """A static integer."""
+    """Declare a static integer, ``at_least`` so large. Another value is another compiled program."""
     return _field(default, doc, lambda value: _integer(value, at_least), f"an integer >= {at_least}", static=True)
 
 
 def choice(*, default: int, among: tuple[int, ...], doc: str) -> Any:
-    """A static integer, one of a few."""
+    """Declare a static integer, one of those in ``among``."""
 
     def check(value: Any) -> int:
         return value if _integer(value, 1) in among else _refuse()
@@ -112,12 +113,12 @@ def choice(*, default: int, among: tuple[int, ...], doc: str) -> Any:
 
 
 def batch_size(*, default: int, doc: str) -> Any:
-    """A static integer that is the size of a batch."""
+    """Declare a static integer that is the size of a batch."""
     return _field(default, doc, lambda value: _integer(value, 1), "an integer >= 1", static=True, batch_size=True)
 
 
 def switch(*, default: bool, doc: str) -> Any:
-    """A static yes or no."""
+    """Declare a static yes or no."""
     return _field(
         default, doc, lambda v: v if isinstance(v, (bool, np.bool_)) else _refuse(), "True or False", static=True
     )
@@ -139,7 +140,32 @@ def switch(*, default: bool, doc: str) -> Any:
     ),
 )
 def hyperparameters(cls: C) -> C:
-    """Make ``cls`` a frozen dataclass that is a pytree and checks its own values."""
+    """Make ``cls`` a frozen dataclass that is a pytree and checks its own values.
+
+    Args:
+      cls: a class whose fields are declared by the functions of this module, each with its default and its meaning.
+
+    Returns:
+      The class. Its docstring, if it has one, gets what is declared of every field.
+
+    >>> @hyperparameters
+    ... class Method:
+    ...     "A method."
+    ...     gamma: float = outer_step(default=0.1)
+    ...     S: int = batch_size(default=64, doc="size of every batch")
+    >>> jax.tree.leaves(Method(gamma=0.5))
+    [0.5]
+    >>> print(Method.__doc__)
+    A method.
+    <BLANKLINE>
+    Args:
+      gamma: outer step size; a finite number >= 0, or an optimiser such as optax.adam(1e-2). Default 0.1.
+      S: size of every batch; an integer >= 1. Default 64.
+    >>> Method(S=0)
+    Traceback (most recent call last):
+    ValueError: Method: S (size of every batch) must be an integer >= 1; got 0.
+    """
+    written = cls.__doc__
 
     def __post_init__(self: Any) -> None:
         for field in dataclasses.fields(self):
@@ -160,6 +186,8 @@ def hyperparameters(cls: C) -> C:
     cls.__post_init__ = __post_init__
     made = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(made)
+    if written is not None:
+        made.__doc__ = _with_arguments(written, fields)
     traced = tuple(field.name for field in fields if not field.metadata["static"])
     static = tuple(field.name for field in fields if field.metadata["static"])
 
@@ -180,6 +208,13 @@ def hyperparameters(cls: C) -> C:
     return made
 
 
+def _with_arguments(doc: str, fields: tuple[dataclasses.Field, ...]) -> str:
+    """Return a docstring with what is declared of every field, in front of its example."""
+    text, mark, example = inspect.cleandoc(doc).partition("\n>>>")
+    told = [f"  {f.name}: {f.metadata['doc']}; {f.metadata['allowed']}. Default {f.default!r}." for f in fields]
+    return "\n".join([text.rstrip(), "", "Args:", *told]) + (f"\n{mark}{example}" if mark else "")
+
+
 def _alone(step: Callable) -> Callable:
     """Let a step be called outside the loop, where nothing else replaces "auto" by a number: measure L at each call."""
 
@@ -195,7 +230,12 @@ def _alone(step: Callable) -> Callable:
 
 
 def names_of(kind: str, algorithm: Any) -> tuple[str, ...]:
-    """Return the names of the hyper-parameters of one kind: "batch_size", "series_step", "outer_step", "inner_step"."""
+    """Return the names of the hyper-parameters of one kind: "batch_size", "series_step", "outer_step", "inner_step".
+
+    >>> from bilax.algorithms import VRBO
+    >>> names_of("batch_size", VRBO())
+    ('S1', 'S2')
+    """
     if not dataclasses.is_dataclass(algorithm):
         return ()
     return tuple(field.name for field in dataclasses.fields(algorithm) if field.metadata.get(kind))

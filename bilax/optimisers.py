@@ -24,7 +24,7 @@ from bilax.types import PyTree, Scalar
 
 @jax.tree_util.register_pytree_with_keys_class
 class Optimiser:
-    """An optimiser as a hyper-parameter.
+    """An optimiser as a hyper-parameter; a method makes one of whatever optimiser it is given.
 
     Two optimisers that were made alike are equal, so they share one compiled program. Rates that
     ``optax.inject_hyperparams`` has exposed are leaves: they may differ within a program, and be swept.
@@ -90,13 +90,21 @@ Step: TypeAlias = Any  # a number, or anything with init and update
 
 
 def is_optimiser(value: Any) -> bool:
-    """Tell whether a value has the two functions of an optimiser."""
+    """Tell whether a value has the two functions of an optimiser, ``init`` and ``update``.
+
+    >>> is_optimiser(0.1)
+    False
+    """
     functions = (getattr(value, name, None) for name in ("init", "update"))
     return not isinstance(value, type) and all(callable(function) for function in functions)
 
 
 def start(step: Step, z: PyTree) -> Any:
-    """Return what the optimiser of z remembers before the first step; () for a number."""
+    """Return what the optimiser of z remembers before the first step; () for a number.
+
+    >>> start(0.1, jnp.zeros(2))
+    ()
+    """
     return step.init(z) if isinstance(step, Optimiser) else ()
 
 
@@ -109,6 +117,17 @@ def descend(
     schedule: Scalar | None = None,
 ) -> tuple[PyTree, Any]:
     """Return z after a step against a direction, and what the optimiser remembers.
+
+    Args:
+      step: a number, or an `Optimiser`.
+      memory: what the optimiser remembers, from `start` or from the step before.
+      direction: a pytree like z, such as a gradient.
+      z: the variable to move.
+      project: onto the set that z is kept in; it comes last.
+      schedule: multiplies the step.
+
+    Returns:
+      The new z and the new memory.
 
     >>> descend(0.5, (), jnp.ones(2), jnp.zeros(2))[0].tolist()
     [-0.5, -0.5]

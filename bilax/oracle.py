@@ -61,36 +61,80 @@ class Oracle(NamedTuple):
 
     `make_oracle` makes one from a problem. One of your own needs the first six functions; the others are needed only by
     methods that ask for them. Put large arrays into `jax.tree_util.Partial`, so compiled programs do not hold them.
+
+    Attributes:
+      draw_F: ``(key, size) -> batch`` of the outer data, xi.
+      draw_G: ``(key, size) -> batch`` of the inner data, zeta.
+      grad_F: ``(x, y, xi) -> (grad_x F, grad_y F)``, counted as F.
+      grad_G: ``(x, y, zeta) -> grad_y G``, counted as G.
+      hvp_G: ``(x, y, zeta, r) -> (grad_y^2 G) r``, counted as HV.
+      jvp_G: ``(x, y, zeta, r) -> (grad_x grad_y G) r``, counted as JV.
+      project_x: ``x -> x`` in the set that x is kept in.
+      project_y: ``y -> y`` in the set that y is kept in.
+      tangent: ``(x, y, zeta, r)`` -> the part of r along which y can move in its set.
+      factor: a dense Hessian -> the solver of systems with it, counted as HINV.
+      grads_G: ``(x, y, zeta) -> (grad_x G, grad_y G)`` in one pass, counted as G.
+      linearize_G: ``(x, y, zeta, r) -> (grad_y G, hvp, jvp)``, counted as one of each.
+      value_F: ``(x, y, xi) -> F``; not counted, for Table 1 has no column for it.
+      value_G: ``(x, y, zeta) -> G``; not counted.
+      numbers_F: ``(key, size)`` -> the numbers of the samples of ``draw_F``.
+      numbers_G: ``(key, size)`` -> the numbers of the samples of ``draw_G``.
+      mean_F: ``(fn)`` -> the exact mean of ``fn(batch)`` over all outer samples.
+      mean_G: ``(fn)`` -> the exact mean of ``fn(batch)`` over all inner samples.
+      blocks_F: ``(length)`` -> fixed blocks of the outer data.
+      blocks_G: ``(length)`` -> fixed blocks of the inner data.
+      step_hvp_G: ``hvp_G`` as it is, where that is damped or approximate.
+      size_F: the number of outer samples; None: not known.
+      size_G: the number of inner samples; None: not known.
     """
 
-    draw_F: Callable[..., PyTree]  # (key, size)        -> batch of the outer data, xi
-    draw_G: Callable[..., PyTree]  # (key, size)        -> batch of the inner data, zeta
-    grad_F: Callable[..., tuple[PyTree, PyTree]]  # (x, y, xi)         -> (grad_x F, grad_y F)      Gc(F)
-    grad_G: Callable[..., PyTree]  # (x, y, zeta)       -> grad_y G                  Gc(G)
-    hvp_G: Callable[..., PyTree]  # (x, y, zeta, r)    -> (grad_y^2 G) r            Hv(G)
-    jvp_G: Callable[..., PyTree]  # (x, y, zeta, r)    -> (grad_x grad_y G) r       Jv(G)
-    project_x: Callable[..., PyTree] = unconstrained  # onto the set that x is kept in
+    draw_F: Callable[..., PyTree]
+    draw_G: Callable[..., PyTree]
+    grad_F: Callable[..., tuple[PyTree, PyTree]]
+    grad_G: Callable[..., PyTree]
+    hvp_G: Callable[..., PyTree]
+    jvp_G: Callable[..., PyTree]
+    project_x: Callable[..., PyTree] = unconstrained
     project_y: Callable[..., PyTree] = unconstrained
-    tangent: Callable[..., PyTree] = everywhere  # (x, y, zeta, r) -> the part of r along which y can move in its set
-    factor: Callable[..., Any] = _cholesky  # dense Hessian -> solver of systems with it    Hyy^inv(G)
+    tangent: Callable[..., PyTree] = everywhere
+    factor: Callable[..., Any] = _cholesky
     # What only methods later than the paper's ask for
-    grads_G: Callable[..., Any] = _missing("grads_G")  # (x, y, zeta) -> (grad_x G, grad_y G), one pass     Gc(G)
-    linearize_G: Callable[..., Any] = _missing("linearize_G")  # (x, y, zeta, r) -> (grad_y G, H r, J r)    one of each
-    value_F: Callable[..., Any] = _missing("value_F")  # (x, y, xi) -> F, not counted: Table 1 has no column for it
-    value_G: Callable[..., Any] = _missing("value_G")  # (x, y, zeta) -> G
-    numbers_F: Callable[..., Any] = _missing("numbers_F")  # (key, size) -> the numbers of the samples of draw_F
+    grads_G: Callable[..., Any] = _missing("grads_G")
+    linearize_G: Callable[..., Any] = _missing("linearize_G")
+    value_F: Callable[..., Any] = _missing("value_F")
+    value_G: Callable[..., Any] = _missing("value_G")
+    numbers_F: Callable[..., Any] = _missing("numbers_F")
     numbers_G: Callable[..., Any] = _missing("numbers_G")
-    mean_F: Callable[..., Any] = _missing("mean_F")  # (fn) -> exact mean over all outer samples of fn(batch)
+    mean_F: Callable[..., Any] = _missing("mean_F")
     mean_G: Callable[..., Any] = _missing("mean_G")
-    blocks_F: Callable[..., Blocks] = _missing("blocks_F")  # (length) -> fixed blocks of the outer data
+    blocks_F: Callable[..., Blocks] = _missing("blocks_F")
     blocks_G: Callable[..., Blocks] = _missing("blocks_G")
-    step_hvp_G: Callable[..., Any] = _missing("step_hvp_G")  # hvp_G, where that is damped or approximate, as it is
-    size_F: int | None = None  # number of samples; None: not known
+    step_hvp_G: Callable[..., Any] = _missing("step_hvp_G")
+    size_F: int | None = None
     size_G: int | None = None
 
 
 def make_oracle(problem: Problem, sampler: str | Sampler = "iid") -> Oracle:
-    """Return the oracle of a problem whose batches are drawn by ``sampler``."""
+    """Return the oracle of a problem: what a method sees of it.
+
+    Args:
+      problem: the problem.
+      sampler: how batches are drawn, as in `bilax.solve`.
+
+    Returns:
+      An `Oracle`, whose functions may be called anywhere, also inside of jitted functions.
+
+    >>> problem = Problem(
+    ...     outer_loss=lambda x, y, batch: jnp.mean((y - batch) ** 2),
+    ...     inner_loss=lambda x, y, batch: jnp.mean((y - x - batch) ** 2),
+    ...     outer_data=jnp.ones(10),
+    ...     inner_data=jnp.zeros(20),
+    ... )
+    >>> oracle = make_oracle(problem)
+    >>> batch = oracle.draw_G(jax.random.key(0), 5)
+    >>> float(oracle.grad_G(jnp.array(1.0), jnp.array(3.0), batch))
+    4.0
+    """
     return traced(problem, sampler).oracle()
 
 
@@ -245,15 +289,22 @@ def at_two_points(fn: Callable[..., T], new: tuple, old: tuple) -> tuple[T, T]:
 class Counts:
     """Oracle calls counted in samples, the columns of the paper's Table 1.
 
+    Attributes:
+      F: gradients of the outer loss.
+      G: gradients of the inner loss.
+      JV: products of the mixed Jacobian with a vector.
+      HV: products of the inner Hessian with a vector.
+      HINV: factorisations of a dense inner Hessian.
+
     >>> 2 * Counts(F=10, HV=30) + Counts(G=10)
     Counts(F=20, G=10, JV=0, HV=60, HINV=0)
     """
 
-    F: Any = 0  # gradients of the outer loss
-    G: Any = 0  # gradients of the inner loss
-    JV: Any = 0  # products of the mixed Jacobian with a vector
-    HV: Any = 0  # products of the inner Hessian with a vector
-    HINV: Any = 0  # factorisations of a dense inner Hessian
+    F: Any = 0
+    G: Any = 0
+    JV: Any = 0
+    HV: Any = 0
+    HINV: Any = 0
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*(getattr(self, kind) + getattr(other, kind) for kind in KINDS))

@@ -45,10 +45,12 @@ class Problem:
         become `bilax.sparse.Rows`, which multiply like matrices and are never made dense. None, if the loss has no
         data: its batch is None.
       inner_data: likewise, for the inner loss.
-      x0, y0: where to start, unless `solve` is told otherwise.
+      x0: where x starts, unless `solve` is told otherwise.
+      y0: where y starts, likewise.
       metrics: ``metrics(x, y) -> {name: number}``, measured between chunks, never timed.
-      project_x, project_y: projections onto convex sets that x and y are kept in, such as those of
-        ``optax.projections``; any function from a pytree to one like it.
+      project_x: projection onto the convex set that x is kept in, such as those of ``optax.projections``; any function
+        from a pytree to one like it.
+      project_y: projection onto the convex set that y is kept in.
       second_derivatives: how products with the second derivatives of the inner loss are made: "forward" over reverse,
         "reverse" over reverse (for a loss with a backward pass of its own, `jax.custom_vjp`), "differences" of
         gradients (for one without second derivatives), or a function such as those in
@@ -132,10 +134,12 @@ class Problem:
 
     @property
     def outer_size(self) -> int:
+        """The number of outer samples."""
         return jax.tree.leaves(self.outer_data)[0].shape[0]
 
     @property
     def inner_size(self) -> int:
+        """The number of inner samples."""
         return jax.tree.leaves(self.inner_data)[0].shape[0]
 
 

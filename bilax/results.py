@@ -22,7 +22,10 @@ Status = Literal["done", "converged", "diverged", "timeout", "interrupted", "fai
 
 
 class History(Sequence[dict[str, Any]]):
-    """Rows of measurements, the first at the starting point.
+    """Rows of measurements, the first at the starting point: a sequence of dictionaries.
+
+    Each row has ``k``, ``seconds``, ``samples``, the losses, the norm of the inner gradient, all that the method tells
+    of its last step, and the metrics of the problem.
 
     >>> history = History([{"k": 0, "loss": 2.0}, {"k": 5, "loss": 1.0, "norm_v": 0.1}])
     >>> history[-1]["loss"], history.column("loss").tolist(), history.column("norm_v").tolist()
@@ -46,6 +49,7 @@ class History(Sequence[dict[str, Any]]):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The quantities that were measured in any row."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row))
 
     def column(self, name: str) -> np.ndarray:
@@ -55,24 +59,45 @@ class History(Sequence[dict[str, Any]]):
         return np.array([row.get(name, np.nan) for row in self.rows])
 
     def to_pandas(self) -> "pandas.DataFrame":
+        """Return the rows as a table of pandas, which must be installed."""
         return _pandas("to_pandas").DataFrame(self.rows)
 
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of `bilax.solve`."""
+    """The outcome of `bilax.solve`.
+
+    Attributes:
+      x: the outer variable, a pytree like x0.
+      y: the inner variable, a pytree like y0.
+      state: the algorithm's last state: ``.k``, ``.x``, ``.y`` and the method's own fields; ``solve(..., state=...)``
+        goes on from it.
+      counts: oracle calls made, in samples.
+      history: rows of measurements.
+      status: "done", "converged", "timeout", "stopped", "interrupted", "diverged" or "failed".
+      message: the status in words: why the run ended, and what to do about it.
+      warnings: why the result should not be trusted as it is; empty if nothing was found.
+      seconds: spent in the algorithm alone.
+      compile_seconds: spent in compiling, and in looking at eta before the first step.
+      eval_seconds: spent in the metrics.
+
+    >>> import bilax
+    >>> result = bilax.solve(bilax.problems.quadratic().problem, bilax.MRBO(gamma=0.05, lam=0.5), steps=10)
+    >>> result.status, int(result.state.k), result.counts.F, len(result.history), result.warnings
+    ('done', 10, 1280, 11, ())
+    """
 
     x: PyTree
     y: PyTree
-    state: Any  # the algorithm's last state: .k .x .y and the method's own fields
-    counts: Counts  # oracle calls made, in samples
+    state: Any
+    counts: Counts
     history: History
     status: Status
-    message: str  # the status in words: why the run ended, and what to do about it
-    warnings: tuple[str, ...]  # why the result should not be trusted as it is; empty if nothing was found
-    seconds: float  # spent in the algorithm alone
-    compile_seconds: float  # spent in compiling, and in looking at eta before the first step
-    eval_seconds: float  # spent in the metrics
+    message: str
+    warnings: tuple[str, ...]
+    seconds: float
+    compile_seconds: float
+    eval_seconds: float
 
     def save(self, path: str | Path) -> None:
         """Write all of it to one file, which `bilax.results.load` reads back bit for bit."""
@@ -90,12 +115,16 @@ class Result:
 class Outcome(NamedTuple):
     """How runs without a clock ended, as arrays that can be traced: `iterate` and `sweep` return it.
 
+    Attributes:
+      code: 0 if all steps were taken, 1 if one gave numbers that are not finite.
+      steps: steps before the first one that gave such numbers.
+
     >>> print(Outcome(np.array([0, 1]), np.array([50, 7])))
     ['done' 'diverged']
     """
 
-    code: Any  # 0: all steps were taken; 1: a step gave numbers that are not finite
-    steps: Any  # steps before the first one that gave such numbers
+    code: Any
+    steps: Any
 
     @property
     def names(self) -> np.ndarray:
@@ -107,10 +136,16 @@ class Outcome(NamedTuple):
 
 
 class Iterates(NamedTuple):
-    """What `iterate` and `sweep` return."""
+    """What `iterate` and `sweep` return; for its shapes, see there.
 
-    state: Any  # the last one
-    info: Any  # the `Info` of every step
+    Attributes:
+      state: the last state.
+      info: the `Info` of every step.
+      status: how it ended.
+    """
+
+    state: Any
+    info: Any
     status: Outcome
 
 
@@ -119,6 +154,20 @@ def load(path: str | Path) -> Any:
 
     Every row of the table has the columns of its measurement and, of its run, ``run`` (the folder's name), ``task``,
     ``variant``, ``method``, ``setting``, ``seed`` and ``status``. A last line that was cut off is left out.
+
+    Args:
+      path: a file, or a folder such as ``bilax-results``, which `bilax run` and `bilax reproduce` make.
+
+    Returns:
+      A `Result`, or a ``pandas.DataFrame``.
+
+    >>> import bilax, tempfile
+    >>> result = bilax.solve(bilax.problems.quadratic().problem, bilax.MRBO(), steps=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result.save(f"{folder}/result")
+    ...     again = load(f"{folder}/result")
+    >>> again.status, bool((again.x == result.x).all())
+    ('done', True)
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"give the name of a folder, or of a file that Result.save wrote; got {path!r}.")

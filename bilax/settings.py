@@ -26,6 +26,12 @@ _WRITTEN = re.compile(r"([^\[\]=]*)(?:\[(.*)\])?", re.DOTALL)
 def parse(text: str) -> Algorithm:
     """Return the algorithm that a text or the name of a TOML file stands for.
 
+    Args:
+      text: a name, ``name[key=value,...]``, or the name of a file that ends in ``.toml``.
+
+    Returns:
+      The algorithm, checked.
+
     >>> parse("mrbo[gamma=0.5, S=10]").S
     10
     >>> parse("mrbo[gama=0.5]")
@@ -55,7 +61,11 @@ def parse(text: str) -> Algorithm:
 
 
 def make(name: str, parameters: dict[str, Any], where: str) -> Algorithm:
-    """Return the algorithm of that name; ``where`` begins the message about what is wrong."""
+    """Return the algorithm of that name; ``where`` begins the message about what is wrong.
+
+    >>> make("mrbo", {"S": 10}, "here").S
+    10
+    """
     if name.lower() not in ALGORITHMS:
         raise ValueError(f"{where}: {unknown('method', name, ALGORITHMS)}")
     algorithm = ALGORITHMS[name.lower()]
@@ -77,12 +87,20 @@ def write(algorithm: Any) -> str:
 
 
 def parameters(algorithm: Any) -> dict[str, Any]:
-    """Return every hyper-parameter as a plain value: a number, a truth value or "auto"."""
+    """Return every hyper-parameter as a plain value: a number, a truth value or "auto".
+
+    >>> parameters(parse("aid-cg[N=3]"))
+    {'alpha': 0.1, 'beta': 0.1, 'T': 10, 'N': 3, 'S': 64}
+    """
     return {field.name: _plain(getattr(algorithm, field.name)) for field in dataclasses.fields(algorithm)}
 
 
 def name_of(algorithm: Any) -> str:
-    """Return the name of a registered algorithm."""
+    """Return the name of a registered algorithm.
+
+    >>> name_of(parse("aid-cg"))
+    'aid-cg'
+    """
     names = [name for name, kind in ALGORITHMS.items() if kind is type(algorithm)]
     if not names:
         raise ValueError(

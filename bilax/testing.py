@@ -24,7 +24,7 @@ COLUMNS = {  # function of the oracle -> the columns of Table 1 that its calls c
 
 
 class Tally:
-    """Oracle calls that were really made, in samples."""
+    """Oracle calls that were really made, in samples; `counting` makes one."""
 
     def __init__(self):
         self._calls: dict[str, int] = dict.fromkeys(KINDS, 0)
@@ -35,12 +35,28 @@ class Tally:
 
     @property
     def counts(self) -> Counts:
+        """The calls so far."""
         jax.effects_barrier()
         return Counts(**self._calls)
 
 
 def counting(oracle: Oracle) -> tuple[Oracle, Tally]:
-    """Return an oracle that counts the calls it answers, also under jit, scan, cond and vmap."""
+    """Return an oracle that counts the calls it answers, also under jit, scan, cond and vmap.
+
+    Args:
+      oracle: such as `bilax.make_oracle` returns.
+
+    Returns:
+      The oracle to use, and a `Tally` whose ``counts`` are the calls so far.
+
+    >>> from bilax import make_oracle
+    >>> from bilax.problems import quadratic
+    >>> problem = quadratic().problem
+    >>> oracle, tally = counting(make_oracle(problem))
+    >>> gradient = oracle.grad_G(problem.x0, problem.y0, oracle.draw_G(jax.random.key(0), 8))
+    >>> tally.counts
+    Counts(F=0, G=8, JV=0, HV=0, HINV=0)
+    """
     tally = Tally()
 
     def counted(columns: tuple[str, ...], fn):
@@ -74,7 +90,25 @@ class Drawn:
 
 
 def recording(oracle: Oracle) -> tuple[Oracle, Drawn]:
-    """Return an oracle that records the batches it draws. Take its steps inside ``python_loops()``."""
+    """Return an oracle that records the batches it draws. Take its steps inside ``python_loops()``.
+
+    Args:
+      oracle: such as `bilax.make_oracle` returns.
+
+    Returns:
+      The oracle to use, and `Drawn`, whose ``take()`` returns the batches.
+
+    >>> from bilax import MRBO, make_oracle
+    >>> from bilax.problems import quadratic
+    >>> problem = quadratic().problem
+    >>> oracle, drawn = recording(make_oracle(problem))
+    >>> method = MRBO(Q=2, S=4, eta=0.5)
+    >>> state = method.init(oracle, jnp.asarray(problem.x0), jnp.asarray(problem.y0))
+    >>> with python_loops():
+    ...     state, info = method.step(oracle, jax.random.key(0), state)
+    >>> [level for level, batch in drawn.take()]
+    ['G', 'F', 'G', 'G', 'G']
+    """
     compiled = {name: jax.jit(getattr(oracle, name)) for name in COLUMNS}
     draws = {name: jax.jit(getattr(oracle, name), static_argnums=1) for name in ("draw_F", "draw_G")}
     oracle = oracle._replace(**compiled, **draws)

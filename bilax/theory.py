@@ -25,25 +25,43 @@ __all__ = ["Condition", "Constants", "Derived", "derived", "estimate", "explain"
 
 
 class Constants(NamedTuple):
-    """Constants of a problem; those that exist only on bounded sets hold where |(x, y)| <= radius."""
+    """Constants of a problem; those that exist only on bounded sets hold where |(x, y)| <= radius.
 
-    L: float  # Lipschitz constant of grad F(.; xi) and grad G(.; zeta), for every sample
-    mu: float  # strong convexity of G(x, .; zeta), for every sample
-    M: float  # bound of |grad F(.; xi)|, for every sample
-    tau: float  # Lipschitz constant of grad_x grad_y G
-    rho: float  # Lipschitz constant of grad_y^2 G
-    sigma: float  # standard deviation of grad G(.; zeta)
+    Attributes:
+      L: Lipschitz constant of the gradients of F and G, for every sample.
+      mu: strong convexity of G in y, for every sample.
+      M: bound of the gradient of F, for every sample.
+      tau: Lipschitz constant of the mixed Jacobian of G.
+      rho: Lipschitz constant of the Hessian of G by y.
+      sigma: standard deviation of the gradient of G.
+      radius: of the ball.
+    """
+
+    L: float
+    mu: float
+    M: float
+    tau: float
+    rho: float
+    sigma: float
     radius: float
 
 
 class Derived(NamedTuple):
-    """The constants that the propositions use, for a series of Q + 1 terms with step eta."""
+    """The constants that the propositions use, for a series of Q + 1 terms with step eta.
 
-    L_Phi: float  # Lipschitz constant of grad Phi
-    L_Q: float  # Lipschitz constant of the estimator, on the same batches
-    L_prime: float  # error of the hypergradient per error of y
-    C_Q: float  # bias of the estimator
-    sigma_prime: float  # standard deviation of one chain of equation 5
+    Attributes:
+      L_Phi: Lipschitz constant of the gradient of Phi.
+      L_Q: Lipschitz constant of the estimator, on the same batches.
+      L_prime: error of the hypergradient per error of y.
+      C_Q: bias of the estimator.
+      sigma_prime: standard deviation of one chain of equation 5.
+    """
+
+    L_Phi: float
+    L_Q: float
+    L_prime: float
+    C_Q: float
+    sigma_prime: float
 
     def G2(self, c: Constants, Q: int, eta: float, S: int) -> float:
         """The bound G^2 on the variance of equation 4 with batches of size S (Proposition 1)."""
@@ -75,6 +93,11 @@ def _is_number(value: Any) -> bool:
 def derived(c: Constants, Q: int, eta: float) -> Derived:
     """Compute the constants of Propositions 1 to 4.
 
+    Args:
+      c: the constants of the problem.
+      Q: Hessian-vector products per hypergradient.
+      eta: the step of the series.
+
     >>> c = Constants(L=1.0, mu=0.5, M=2.0, tau=0.0, rho=0.0, sigma=1.0, radius=1.0)
     >>> derived(c, Q=1, eta=0.5).C_Q
     2.25
@@ -102,7 +125,14 @@ def derived(c: Constants, Q: int, eta: float) -> Derived:
 
 
 class Condition(NamedTuple):
-    """One condition of a theorem, with both sides as numbers."""
+    """One condition of a theorem, with both sides as numbers.
+
+    Attributes:
+      statement: the condition, as the theorem writes it.
+      value: its left side.
+      bound: its right side.
+      holds: whether it is fulfilled.
+    """
 
     statement: str
     value: float
@@ -114,7 +144,17 @@ class Condition(NamedTuple):
 
 
 def explain(algorithm: MRBO | VRBO, c: Constants) -> list[Condition]:
-    """List each condition of the algorithm's theorem with its value, its bound, and whether it holds."""
+    """List each condition of the algorithm's theorem with its value, its bound, and whether it holds.
+
+    Args:
+      algorithm: a setting of MRBO (Theorem 1) or VRBO (Theorem 2).
+      c: the constants of the problem.
+
+    >>> from bilax.problems import quadratic
+    >>> first = explain(MRBO(eta=0.01), quadratic().constants())[0]
+    >>> first.statement, first.value, first.holds
+    ('eta < 1/L', 0.01, True)
+    """
     if isinstance(algorithm, type):
         raise TypeError(f"explain needs an instance: write {algorithm.__name__}() with its hyper-parameters.")
     if not isinstance(algorithm, (MRBO, VRBO)):
@@ -171,6 +211,18 @@ def theorem1(c: Constants, eps: float, *, S: int = 1, d: float = 1.0) -> tuple[M
     """Return MRBO with the settings of Theorem 1 for the target eps, and the iterations of its Corollary, eps^-1.5.
 
     The constants in front of the rates are those of the theorem; they are very conservative.
+
+    Args:
+      c: the constants of the problem.
+      eps: the target of the squared norm of the gradient of Phi.
+      S: size of every batch.
+      d: scale of eta_k.
+
+    >>> from bilax.problems import quadratic
+    >>> c = quadratic().constants()
+    >>> algorithm, steps = theorem1(c, eps=0.1)
+    >>> steps, all(condition.holds for condition in explain(algorithm, c))
+    (32, True)
     """
     if not _is_number(d) or d <= 0:
         raise ValueError(f"d (scale of eta_k) must be a finite number > 0; got {d!r}.")
@@ -187,7 +239,18 @@ def theorem1(c: Constants, eps: float, *, S: int = 1, d: float = 1.0) -> tuple[M
 
 
 def theorem2(c: Constants, eps: float) -> tuple[VRBO, int]:
-    """Return VRBO with the settings of Theorem 2 for the target eps, and the iterations of its Corollary, 1/eps."""
+    """Return VRBO with the settings of Theorem 2 for the target eps, and the iterations of its Corollary, 1/eps.
+
+    Args:
+      c: the constants of the problem.
+      eps: the target of the squared norm of the gradient of Phi.
+
+    >>> from bilax.problems import quadratic
+    >>> c = quadratic().constants()
+    >>> algorithm, steps = theorem2(c, eps=0.1)
+    >>> steps, all(condition.holds for condition in explain(algorithm, c))
+    (10, True)
+    """
     eta = 0.9 / _checked(c).L
     Q = _terms(c, eps, eta)
     own = derived(c, Q, eta)
@@ -235,6 +298,20 @@ def estimate(
     sample, and of x and y together) can be larger and its mu smaller. M is the largest gradient of F, and sigma the
     deviation of the gradients of G, over ``samples`` samples. tau and rho are the largest changes of the products
     seen between (x, y) and random points at distance ``radius``: lower bounds.
+
+    Args:
+      problem: whose constants.
+      x: around where.
+      y: around where.
+      radius: how far from there tau and rho are measured.
+      samples: how many samples are looked at.
+      seed: decides the samples and the points.
+
+    >>> from bilax.problems import quadratic
+    >>> q = quadratic(mu=0.5, L=1.0)
+    >>> found = estimate(q.problem, q.problem.x0, q.problem.y0)
+    >>> abs(found.L - 1) < 0.1, abs(found.mu - 0.5) < 0.1
+    (True, True)
     """
     if not _is_number(radius) or radius <= 0:
         raise ValueError(f"radius must be a finite number > 0; got {radius!r}.")

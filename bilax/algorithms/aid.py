@@ -37,6 +37,9 @@ class AIDFP:
         x_{k+1} = x_k - \alpha (\nabla_x F - \eta \nabla_x\nabla_y G \, v_N)
 
     As published it is deterministic: run it with ``sampler="full"``.
+
+    >>> AIDFP(S=10).cost(k=0)
+    Counts(F=10, G=100, JV=10, HV=100, HINV=0)
     """
 
     about = About(
@@ -90,6 +93,9 @@ class AIDCG:
         \nabla_y^2 G \, w = \nabla_y F, \qquad x_{k+1} = x_k - \alpha (\nabla_x F - \nabla_x\nabla_y G \, w)
 
     As published it is deterministic: run it with ``sampler="full"``.
+
+    >>> AIDCG(S=10).cost(k=0)
+    Counts(F=10, G=100, JV=10, HV=100, HINV=0)
     """
 
     about = About(

@@ -37,6 +37,9 @@ class AmIGO:
         x_{k+1} &= x_k - \gamma (\nabla_x F(x_k, y; \xi) - \nabla_x\nabla_y G(x_k, y; \zeta'') v)
 
     One outer batch serves both of its gradients; every other batch is a fresh one.
+
+    >>> AmIGO(S=10).cost(k=0)
+    Counts(F=10, G=100, JV=10, HV=100, HINV=0)
     """
 
     about = About(

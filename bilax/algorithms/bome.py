@@ -46,6 +46,9 @@ class BOME:
 
     with phi_k = c |grad q|^2, or c q (``by_value``). A step takes one inner and one outer batch; its theory is for
     ``sampler="full"``.
+
+    >>> BOME(S=10).cost(k=0)
+    Counts(F=10, G=110, JV=0, HV=0, HINV=0)
     """
 
     about = About(

@@ -40,6 +40,9 @@ class BSA:
     .. math::
         y^{t+1} &= y^t - \frac{\beta}{(t+1)^b} \nabla_y G(x_k, y^t; \zeta_t), \quad t < T \\
         x_{k+1} &= \mathrm{Proj}_X\Big(x_k - \frac{\alpha}{(k+1)^a} h_k\Big), \quad h_k \text{ at } (x_k, y^T)
+
+    >>> BSA(S=10).draws()
+    Draws(F=10, G=125.0)
     """
 
     about = About(

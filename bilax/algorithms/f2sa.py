@@ -57,6 +57,9 @@ class F2SA:
     without 0, and the error is of order nu^P. A large nu can take the convexity from g - (P/2) nu f: where the
     curvature between the outermost points is negative, x waits, and the points begin anew from their mean (``convex``
     is then 0).
+
+    >>> F2SA(S=10).cost(k=0)
+    Counts(F=220, G=220, JV=0, HV=0, HINV=0)
     """
 
     about = About(

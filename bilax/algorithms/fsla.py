@@ -38,6 +38,9 @@ class FSLA:
         x_{k+1} &= x_k - \gamma_k h_k
 
     with D = grad_x F - grad_x grad_y G v; all steps and theta fall as 1 / sqrt(k+1). The first h is D itself.
+
+    >>> FSLA(S=10).cost(k=0)
+    Counts(F=30, G=10, JV=20, HV=10, HINV=0)
     """
 
     about = About(

@@ -37,6 +37,9 @@ class MASOBA:
         h_{k+1} &= (1 - \theta) h_k + \theta (\nabla_x F(x_k, y_k; \xi) - \nabla_x\nabla_y G(x_k, y_k; \zeta) v_k)
 
     with v_0 = 0 and h_0 = 0. All steps are constant, and x moves along the average from before this step's sample.
+
+    >>> MASOBA(S=10).cost(k=0)
+    Counts(F=10, G=10, JV=10, HV=10, HINV=0)
     """
 
     about = About(

@@ -51,6 +51,9 @@ class MRBOD:
         y_{k,j+1} = y_{k,j} - \lambda \eta_k u_{k,j}, \quad j < N
 
     where u^- is the preceding u and (x^-, y^-) its point; all else is as in MRBO. With N = 1 the two are the same.
+
+    >>> MRBOD(S=10).cost(k=0)
+    Counts(F=20, G=200, JV=20, HV=60, HINV=0)
     """
 
     about = About(

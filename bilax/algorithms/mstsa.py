@@ -47,6 +47,9 @@ class MSTSA:
         v_k &= h(x_k, y_{k+1}; \xi_k) + (1 - \eta_k)(v_{k-1} - h(x_{k-1}, y_k; \xi_k)) \\
         x_{k+1} &= x_k - \alpha_k v_k, \qquad \alpha_k = \alpha / \sqrt{1 + k/w}, \; \beta_k = \beta / \sqrt{1 + k/w},
         \; \eta_{k+1} = \min(1, c\, \alpha_k)
+
+    >>> MSTSA(S=10).draws()
+    Draws(F=10, G=35.0)
     """
 
     about = About(

@@ -10,6 +10,12 @@ from bilax.types import Key, PyTree, Scalar
 class Info(NamedTuple):
     """What a person wants to see of one step; nothing here is needed by the next one.
 
+    Attributes:
+      norm_v: norm of the estimate of grad Phi that moved x.
+      norm_u: norm of the estimate of grad_y g that moved y.
+      own: what the method tells beyond the norms, by name.
+      calls: oracle calls beyond `cost`, because their number is not known before the step.
+
     What a method tells beyond the norms is read like them; asking for what it does not tell is an error:
 
     >>> Info(1.0, 2.0, {"residual": 0.5}).residual
@@ -19,10 +25,10 @@ class Info(NamedTuple):
     AttributeError: the method tells nothing called 'residual'; it tells norm_v, norm_u.
     """
 
-    norm_v: Scalar  # norm of the estimate of grad Phi that moved x
-    norm_u: Scalar  # norm of the estimate of grad_y g that moved y
-    own: dict[str, Any] = {}  # noqa: RUF012  # what the method tells beyond the norms; never changed
-    calls: Counts = Counts()  # beyond `cost`, because their number is not known before the step
+    norm_v: Scalar
+    norm_u: Scalar
+    own: dict[str, Any] = {}  # noqa: RUF012  # never changed
+    calls: Counts = Counts()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self.own:
@@ -41,7 +47,16 @@ def info(v: PyTree, u: PyTree, calls: Counts | None = None, /, **own: Any) -> In
 
 
 class Draws(NamedTuple):
-    """Samples drawn from the outer and from the inner data, per iteration, on average; one used twice counts once."""
+    """Samples drawn from the outer and from the inner data, per iteration, on average; one used twice counts once.
+
+    Attributes:
+      F: outer samples.
+      G: inner samples.
+
+    >>> from bilax.algorithms import MRBO
+    >>> MRBO(Q=3, S=10).draws()
+    Draws(F=10, G=50)
+    """
 
     F: float
     G: float

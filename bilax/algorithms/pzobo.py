@@ -36,6 +36,9 @@ class PZOBO:
 
     All chains begin at y_k and take the same batches. The variance grows with the dimension of x: for few outer
     variables, not for one weight per sample.
+
+    >>> PZOBO(S=10).cost(k=0)
+    Counts(F=10, G=1100, JV=0, HV=0, HINV=0)
     """
 
     about = About(

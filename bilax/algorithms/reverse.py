@@ -33,6 +33,9 @@ class Reverse:
 
     K = 0 means all T steps; K < T is truncated back-propagation. As published it is deterministic: run it with
     ``sampler="full"``. It differentiates unprojected inner steps, so it takes no projection of y.
+
+    >>> Reverse(S=10).cost(k=0)
+    Counts(F=10, G=190, JV=100, HV=100, HINV=0)
     """
 
     about = About(

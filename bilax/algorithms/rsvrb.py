@@ -45,6 +45,9 @@ class RSVRB:
         x_{k+1} &= x_k - \gamma (a_k - J_k H_k^{-1} b_k), \qquad y_{k+1} = y_k - \tau \gamma s_k
 
     where H_k keeps eigenvalues of at least mu and J_k singular values of at most C, as in STABLE.
+
+    >>> RSVRB(S=10).draws()
+    Draws(F=10, G=10)
     """
 
     about = About(

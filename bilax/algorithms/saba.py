@@ -40,6 +40,9 @@ class SABA:
     for a block i drawn at random of the n_b blocks, w_i its share of the samples; phi is each of grad_y G,
     grad_y^2 G v, grad_x grad_y G v, grad_y F, grad_x F. The tables begin exact, by a pass over all data. They take
     ceil(n / S) (2 dim y + dim x) + ceil(m / S) (dim y + dim x) numbers.
+
+    >>> SABA(S=10).cost(k=0)
+    Counts(F=10, G=10, JV=10, HV=10, HINV=0)
     """
 
     about = About(

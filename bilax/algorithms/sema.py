@@ -43,6 +43,9 @@ class SEMA:
         u_k &= (1 - \beta) u_{k-1} + \beta \nabla_y G(x_k, y_k; B_y), \qquad
         v_k = (1 - \alpha) v_{k-1} + \alpha \hat\nabla\Phi(x_k, y_k; B_x) \\
         y_{k+1} &= y_k - \tau u_k, \qquad x_{k+1} = x_k - \gamma v_k
+
+    >>> SEMA(S=10).cost(k=0)
+    Counts(F=10, G=10, JV=10, HV=30, HINV=0)
     """
 
     about = About(

@@ -37,6 +37,9 @@ class SOBA:
 
     with gamma_k = gamma / (k+1)^a, rho_k = rho / (k+1)^b, rho^v_k = rho_v / (k+1)^b and v_0 = 0. The paper's v has
     the opposite sign, and its rho_v equals rho.
+
+    >>> SOBA(S=10).cost(k=0)
+    Counts(F=10, G=10, JV=10, HV=10, HINV=0)
     """
 
     about = About(

@@ -38,6 +38,9 @@ class SPABA:
 
     One coin is tossed for all three directions, and step 0 refreshes. "Exact" is on all data, or on batches of S1
     samples where that is not 0, as for data without end.
+
+    >>> SPABA(S=10).draws()
+    Draws(F=9.9, G=9.9)
     """
 
     about = About(

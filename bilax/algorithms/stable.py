@@ -39,6 +39,9 @@ class STABLE:
                    + \nabla_y^2 G(x_k, y_k; \phi_k)\big] \\
         x_{k+1} &= \mathrm{Proj}_X(x_k - \alpha (\nabla_x F - H^{xy}_k (H^{yy}_k)^{-1} \nabla_y F)) \\
         y_{k+1} &= y_k - \beta \nabla_y G(x_k, y_k; \phi_k) - (H^{yy}_k)^{-1} (H^{xy}_k)^\top (x_{k+1} - x_k)
+
+    >>> STABLE(S=10).draws()
+    Draws(F=10, G=10)
     """
 
     about = About(

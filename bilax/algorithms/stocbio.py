@@ -32,6 +32,9 @@ class StocBiO:
     .. math::
         y^{t+1} &= y^t - \alpha \nabla_y G(x_k, y^t; B_t), \quad t < D \\
         x_{k+1} &= x_k - \beta \hat\nabla\Phi(x_k, y^D; B_x)
+
+    >>> StocBiO(S=10).cost(k=0)
+    Counts(F=10, G=100, JV=10, HV=30, HINV=0)
     """
 
     about = About(

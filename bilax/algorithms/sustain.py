@@ -49,6 +49,9 @@ class SUSTAIN:
         h^f_k &= h(x_k, y_k; \xi_k) + (1 - \eta^f_k)(h^f_{k-1} - h(x_{k-1}, y_{k-1}; \xi_k)) \\
         y_{k+1} &= y_k - c_b \alpha_k h^g_k, \qquad x_{k+1} = x_k - \alpha_k h^f_k, \qquad
         \alpha_k = c / (w + k)^{1/3}, \; \eta^{f,g}_{k+1} = \min(1, c_{f,g} \alpha_k^2)
+
+    >>> SUSTAIN(S=10).draws()
+    Draws(F=10, G=35.0)
     """
 
     about = About(

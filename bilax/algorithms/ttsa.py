@@ -40,6 +40,9 @@ class TTSA:
     .. math::
         y_{k+1} &= y_k - \frac{\beta}{(k+1)^b} \nabla_y G(x_k, y_k; \zeta_k) \\
         x_{k+1} &= \mathrm{Proj}_X\Big(x_k - \frac{\alpha}{(k+1)^a} h_k\Big), \quad h_k \text{ at } (x_k, y_{k+1})
+
+    >>> TTSA(S=10).draws()
+    Draws(F=10, G=35.0)
     """
 
     about = About(

@@ -11,10 +11,19 @@ from bilax.datasets.tables import COVTYPE, COVTYPE_MIRRORS, IJCNN1, IJCNN1_MIRRO
 
 
 class Status(NamedTuple):
+    """Whether a data set is there.
+
+    Attributes:
+      name: of the data set.
+      state: "present" or "missing".
+      where: where it is, or would be.
+      remedy: what to do if it is missing.
+    """
+
     name: str
     state: Literal["present", "missing"]
     where: str
-    remedy: str  # what to do if it is missing
+    remedy: str
 
 
 def status() -> list[Status]:

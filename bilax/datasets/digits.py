@@ -13,8 +13,21 @@ from bilax.problems.hyper_cleaning import HyperCleaning
 
 
 def digits(noise: float = 0.3, *, train: int = 1000, trusted: int = 297, seed: int = 0) -> HyperCleaning:
-    """Return a hyper-cleaning task: ``train`` images of which a fraction ``noise`` has a wrong label,
-    ``trusted`` clean ones, and the rest to test on. Pixels have mean 0 and deviation 1 over the ``train`` images."""
+    """Return a hyper-cleaning task of the 1,797 digits that come with scikit-learn. Pixels have mean 0 and deviation 1.
+
+    Args:
+      noise: the share of the training labels that are wrong.
+      train: the number of images to train on.
+      trusted: the number of images whose labels are right, for the outer loss; the rest is to test on.
+      seed: decides the order of the images, and which labels are wrong.
+
+    Returns:
+      A `HyperCleaning`, for `bilax.problems.hyper_cleaning`.
+
+    >>> data = digits(0.3)
+    >>> data.features.shape, int(data.corrupted.sum())
+    ((1000, 65), 300)
+    """
     images, labels = _shuffled(seed)
     check_sizes(train=train, trusted=trusted)
     if not (train >= 1 and trusted >= 1 and train + trusted < len(labels)):
@@ -30,7 +43,17 @@ def digits(noise: float = 0.3, *, train: int = 1000, trusted: int = 297, seed: i
 
 def digit_documents(*, seed: int = 0) -> Documents:
     """Return the digits in the form of the 20 newsgroups, to try things out without them: 700 images to train on,
-    700 to validate on and 397 to test on, as sparse rows of unit norm."""
+    700 to validate on and 397 to test on, as sparse rows of unit norm.
+
+    Args:
+      seed: decides the order of the images.
+
+    Returns:
+      `Documents` of 64 features in 10 classes, for `bilax.problems.logistic`.
+
+    >>> digit_documents().features.shape
+    (700, 64)
+    """
     images, labels = _shuffled(seed)
     images /= 16  # the darkest pixel
     images /= np.linalg.norm(images, axis=1, keepdims=True)

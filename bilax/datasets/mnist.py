@@ -31,10 +31,20 @@ MEAN, DEVIATION = 0.1307, 0.3081  # of the training pixels in [0, 1]
 def mnist(
     noise: float = 0.1, *, train: int = 20_000, trusted: int = 5_000, test: int = 10_000, seed: int = 0
 ) -> HyperCleaning:
-    """Return the paper's hyper-cleaning task: the first ``train`` images with a fraction ``noise`` of wrong
-    labels, the next ``trusted`` ones clean, and ``test`` of the test images; pixels normalised.
+    """Return the paper's hyper-cleaning task, of MNIST; pixels normalised.
 
-    The files (12 MB) are downloaded once, unless ``BILAX_DATA_DIR`` names a folder that holds them."""
+    The files (12 MB) are downloaded once, unless ``BILAX_DATA_DIR`` names a folder that holds them.
+
+    Args:
+      noise: the share of the training labels that are wrong.
+      train: the number of images to train on, the first of MNIST.
+      trusted: the number of images whose labels are right, for the outer loss: the next ones.
+      test: how many of the test images to test on.
+      seed: decides which labels are wrong.
+
+    Returns:
+      A `HyperCleaning`, for `bilax.problems.hyper_cleaning`.
+    """
     images, labels, test_images, test_labels = read_mnist()
     if not (train >= 1 and trusted >= 1 and train + trusted <= len(images)):
         raise ValueError(

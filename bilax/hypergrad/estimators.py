@@ -60,10 +60,13 @@ def hypergradient(
         \nabla_x f(x, y) - \nabla_x \nabla_y g(x, y) [\nabla_y^2 g(x, y)]^{-1} \nabla_y f(x, y)
 
     Args:
-      problem, x, y: where. If y is the inner solution y*(x), this is the gradient of Phi.
+      problem: what to differentiate.
+      x: where.
+      y: where. If it is the inner solution y*(x), this is the gradient of Phi.
       method: one of `Exact` (the default, for small y), `Neumann`, `RandomNeumann`, `FixedPoint`,
         `ConjugateGradient`, `Nystrom`, `Subspace`, `Unrolled`, `Differences`.
-      seed, sampler: how batches are drawn; by default each is all of the data.
+      seed: decides the batches.
+      sampler: how they are drawn, as in `solve`; by default each is all of the data.
 
     Returns:
       An `Estimate`: ``.value`` like x, and ``.residual``, what is left of the linear system.
@@ -119,7 +122,7 @@ def _estimate(problem: Traced, method: Estimator, key: Key, x: PyTree, y: PyTree
 @final
 @hyperparameters
 class Exact:
-    """Dense Hessian and Jacobian, one linear solve."""
+    """Dense Hessian and Jacobian, one linear solve: exact on its batch, for inner variables of which a matrix fits."""
 
     solved: ClassVar[float] = 0.01  # of the right-hand side may be left
 
@@ -134,7 +137,13 @@ class Exact:
 @final
 @hyperparameters
 class Neumann:
-    """The series of equation 4, or of equation 5 with ``per_sample``."""
+    r"""The truncated Neumann series, with an independent batch for each factor: equation 4 of the paper.
+
+    .. math::
+        w = \eta \sum_{q=-1}^{Q-1} \prod_{j=Q-q}^{Q} (I - \eta \nabla_y^2 G(x, y; B_j)) \nabla_y F(x, y; B_F)
+
+    With ``per_sample`` there is one chain for each sample of the batch (equation 5).
+    """
 
     Q: int = count(default=10, doc="Hessian-vector products")
     eta: Eta = series_step(default="auto", doc="step of the series, below 1/L")
@@ -151,7 +160,8 @@ class Neumann:
 @final
 @hyperparameters
 class RandomNeumann:
-    """One product of random length; the same mean as `Neumann`."""
+    """One product of random length in place of the series: the same mean as `Neumann`, and on average half the
+    products."""
 
     solved: ClassVar[float] = 1.0  # a product of length 0 leaves everything
 
@@ -168,7 +178,7 @@ class RandomNeumann:
 @final
 @hyperparameters
 class FixedPoint:
-    """Fixed-point iterations on one batch."""
+    r"""Fixed-point iterations for the linear system, on one batch: :math:`w \leftarrow w - \eta (H w - \nabla_y F)`."""
 
     N: int = count(default=10, doc="iterations")
     eta: Eta = series_step(default="auto", doc="step of the map, below 1/L")
@@ -184,7 +194,7 @@ class FixedPoint:
 @final
 @hyperparameters
 class ConjugateGradient:
-    """Conjugate gradients on one batch."""
+    """Conjugate gradients for the linear system, on one batch; they stop at a direction of negative curvature."""
 
     N: int = count(default=10, doc="steps")
     S: int = batch_size(default=64, doc="size of every batch")

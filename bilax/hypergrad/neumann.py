@@ -23,10 +23,19 @@ class Batches(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    value: PyTree  # the estimate of grad Phi
-    growth: jax.Array  # max over q of |r_{q+1}| / |r_q|, above 1 only if eta is too large
-    residual: jax.Array  # |r_Q| / |r_0|, which bounds what is left of the linear system H w = grad_y F
-    negative: Any = False  # whether a direction of negative curvature was met, which ended the search
+    """An estimate of the hypergradient, and how far it can be trusted.
+
+    Attributes:
+      value: the estimate, a pytree like x.
+      growth: the largest ratio of the norms of two residuals in turn; above 1 only if eta is too large.
+      residual: the norm of the last residual over that of the first: what is left of the linear system.
+      negative: whether a direction of negative curvature was met, which ended the search.
+    """
+
+    value: PyTree
+    growth: jax.Array
+    residual: jax.Array
+    negative: Any = False
 
 
 def draw(oracle: Oracle, key: Key, S: int, Q: int) -> Batches:

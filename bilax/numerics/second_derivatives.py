@@ -119,6 +119,11 @@ class GaussNewton:
     does with y itself, such as a penalty, keeps its own second derivative. The model's is left out, which is what
     makes the Hessian of a network indefinite. If ``outputs`` has a fourth argument ``key``, so has `inner_loss`.
 
+    Attributes:
+      outputs: ``outputs(x, y, batch)``, what the model puts out, such as logits.
+      loss: ``loss(x, y, outputs, batch) -> scalar``.
+      prepare: as in the problem, which sets it.
+
     >>> model = GaussNewton(
     ...     outputs=lambda x, y, batch: jnp.tanh(batch @ y), loss=lambda x, y, z, batch: jnp.mean((z - 1) ** 2)
     ... )
@@ -136,6 +141,7 @@ class GaussNewton:
 
     @property
     def inner_loss(self) -> Callable[..., jax.Array]:
+        """The inner loss to give to the problem: ``Problem(inner_loss=model.inner_loss, second_derivatives=model)``."""
         return self._with_key if takes_key(self.outputs) else self._without_key
 
     def _with_key(self, x: PyTree, y: PyTree, batch: PyTree, key: Any) -> jax.Array:

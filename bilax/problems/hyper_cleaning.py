@@ -13,7 +13,18 @@ from bilax.types import PyTree
 
 
 class HyperCleaning(NamedTuple):
-    """Features (with a bias feature), the labels as given, the true ones, and a clean validation and test set."""
+    """Data some of whose labels are wrong, and a clean set for validation and for test.
+
+    Attributes:
+      features: one row per sample, with a bias feature.
+      labels: as given, some of them wrong.
+      true_labels: what they should be, by which a result is judged.
+      trusted_features: for the outer loss.
+      trusted_labels: theirs, all of them right.
+      test_features: to test on.
+      test_labels: theirs, all of them right.
+      classes: the number of classes; labels are numbers from 0.
+    """
 
     features: np.ndarray
     labels: np.ndarray
@@ -26,11 +37,21 @@ class HyperCleaning(NamedTuple):
 
     @property
     def corrupted(self) -> np.ndarray:
+        """Which labels are wrong."""
         return self.labels != self.true_labels
 
 
 def corrupt_labels(labels: np.ndarray, rate: float, classes: int, seed: int) -> np.ndarray:
     """Return a copy in which round(rate * n) labels, chosen at random, are moved to a different class.
+
+    Args:
+      labels: numbers from 0.
+      rate: the share of labels to move, from 0 to 1.
+      classes: the number of classes.
+      seed: decides which, and to where.
+
+    Returns:
+      The labels, as an array of the same shape.
 
     >>> labels = np.zeros(10, int)
     >>> (corrupt_labels(labels, 0.3, classes=4, seed=0) != labels).sum()
@@ -57,6 +78,19 @@ def hyper_cleaning(data: HyperCleaning, C: float = 0.001, y0: PyTree = None) -> 
     x is lambda, one number per training sample, 0 at the start; y is w, which starts at ``y0`` (by default 0); its
     shape, (classes, features), makes the backward pass cheap. A batch holds the numbers of its samples, so that each
     weight meets its own sample.
+
+    Args:
+      data: such as `bilax.datasets.digits` and `bilax.datasets.mnist` return.
+      C: the penalty.
+      y0: where w starts.
+
+    Returns:
+      A `bilax.Problem`, whose metrics are the losses, the accuracies and how well the weights tell wrong labels.
+
+    >>> from bilax.datasets import digits
+    >>> problem = hyper_cleaning(digits(0.3))
+    >>> problem.x0.shape, problem.y0.shape
+    ((1000,), (10, 65))
     """
     if not isinstance(data, HyperCleaning):
         raise TypeError(f"data must be a bilax.problems.HyperCleaning; got {type(data).__name__}.")

@@ -41,6 +41,17 @@ def logistic(documents: Documents) -> Problem:
 
     x is lambda, one number per feature; y is w, of shape (features, classes), so that an entry of a document meets a
     row of w. Both start at 0. The documents stay sparse.
+
+    Args:
+      documents: such as `bilax.datasets.newsgroups` and `bilax.datasets.digit_documents` return.
+
+    Returns:
+      A `bilax.Problem`, whose metrics are the losses and the accuracies.
+
+    >>> from bilax.datasets import digit_documents
+    >>> problem = logistic(digit_documents())
+    >>> problem.x0.shape, problem.y0.shape
+    ((64,), (64, 10))
     """
     training, validation, test = (
         Rows.from_scipy(part) for part in (documents.features, documents.validation_features, documents.test_features)

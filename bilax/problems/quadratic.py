@@ -20,7 +20,16 @@ class Quadratic:
         F(x, y; i) &= \tfrac12 \|y - \theta_i\|^2 + \tfrac\delta2 \|x\|^2 + c_i^\top x
 
     Every A_i is positive definite. The Hessian and the Jacobian are noisy, so it matters that the factors of a
-    Neumann series use independent batches.
+    Neumann series use independent batches. `quadratic` makes one.
+
+    Attributes:
+      A: the mean inner Hessian, before noise.
+      B: what differs between the samples' inner Hessians.
+      C: the mean mixed Jacobian, before noise.
+      E: what differs between the samples' Jacobians.
+      delta: the outer penalty.
+      inner: the inner data: s and t of shape (n,), b of shape (n, q).
+      outer: the outer data: theta of shape (n, q), c of shape (n, p).
     """
 
     A: np.ndarray
@@ -28,11 +37,12 @@ class Quadratic:
     C: np.ndarray
     E: np.ndarray
     delta: float
-    inner: dict[str, np.ndarray]  # s, t: (n,), b: (n, q)
-    outer: dict[str, np.ndarray]  # theta: (n, q), c: (n, p)
+    inner: dict[str, np.ndarray]
+    outer: dict[str, np.ndarray]
 
     @cached_property
     def problem(self) -> Problem:
+        """The `bilax.Problem`; its metrics are Phi, the squared norm of its gradient, and how far y is from y*(x)."""
         with jax.ensure_compile_time_eval():  # no tracers: the result is cached, even if a jitted function asks first
             A, B, C, E = (jnp.asarray(matrix) for matrix in (self.A, self.B, self.C, self.E))
         delta = self.delta
@@ -128,7 +138,19 @@ def quadratic(
 ) -> Quadratic:
     """Return a random quadratic: x in R^p, y in R^q, spectrum of the mean inner Hessian in [mu, L].
 
-    ``noise`` scales the differences between samples; the inner Hessian of every single sample stays at least mu / 2.
+    Args:
+      p: the dimension of x.
+      q: the dimension of y.
+      inner_size: the number of inner samples.
+      outer_size: the number of outer samples.
+      noise: scales the differences between samples; the inner Hessian of every single one stays at least mu / 2.
+      mu: the smallest eigenvalue.
+      L: the largest eigenvalue.
+      delta: the outer penalty.
+      seed: decides all of it.
+
+    Returns:
+      A `Quadratic`: its ``problem``, and its solution in closed form.
 
     >>> q = quadratic()
     >>> bool(abs(q.gradient(q.x_star)).max() < 1e-12)

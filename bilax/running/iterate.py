@@ -32,8 +32,18 @@ def iterate(
 ) -> Iterates:
     """Run ``steps`` iterations as one pure function: to be jitted, differentiated, or vmapped over hyper-parameters.
 
-    Returns the last state, the `Info` of every step, stacked, and how it ended: ``status.names`` says "diverged" if
-    numbers were met that are not finite. The iterates are those of `solve`.
+    Args:
+      problem: what to solve; an `Oracle` of your own will do, too.
+      algorithm: with which method and hyper-parameters.
+      x0: where x starts; by default where the problem says.
+      y0: where y starts, likewise.
+      steps: iterations of the algorithm.
+      seed: decides every batch; it may be traced.
+      sampler: as in `solve`.
+
+    Returns:
+      `Iterates`: the last state, the `Info` of every step, stacked, and how it ended: ``status.names`` says "diverged"
+      if numbers were met that are not finite. The iterates are those of `solve`.
 
     >>> import jax, jax.numpy as jnp
     >>> from bilax.algorithms import MRBO

@@ -61,7 +61,8 @@ def solve(
     Args:
       problem: what to solve; an `Oracle` of your own will do, too.
       algorithm: with which method and hyper-parameters, e.g. ``bilax.MRBO(gamma=0.1)``.
-      x0, y0: where to start; pytrees of floating arrays. By default what the problem says.
+      x0: where x starts, a pytree of floating arrays; by default where the problem says.
+      y0: where y starts, likewise.
       steps: iterations of the algorithm, at most.
       seed: decides every batch. Nothing else does: not ``every``, not the clock.
       sampler: "iid" (with replacement), "epoch" (shuffled, without), "blocks" (slices of a copy of the data that was

@@ -62,7 +62,8 @@ def sweep(
     Args:
       problem: what to solve.
       algorithms: settings of one method; they may differ in real numbers (step sizes, momentum, eta).
-      x0, y0: where to start; by default what the problem says.
+      x0: where x starts; by default where the problem says.
+      y0: where y starts, likewise.
       steps: iterations of each.
       seeds: decide the batches, as in `solve`.
       sampler: as in `solve`.
