@@ -8,7 +8,7 @@ from latex2mathml.converter import convert
 # What pymdownx.arithmatex leaves in a page.
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 UNDER = re.compile(r"<msub><mo>min</mo>(<mi>[^<]*</mi>)</msub>")  # what is minimised belongs under the word
-MATH = '<math xmlns="http://www.w3.org/1998/Math/MathML" display="{display}">{inside}</math>'
+MATH = '<math xmlns="http://www.w3.org/1998/Math/MathML" {attributes}>{inside}</math>'
 
 
 def rendered(page: str) -> str:
@@ -28,7 +28,9 @@ def mathml(formula: str, block: bool = False) -> str:
         inside = _inside(formula, block)
     else:
         inside = f'<mtable class="aligned" displaystyle="true">{"".join(map(_row, rows))}</mtable>'
-    return MATH.format(display="block" if block else "inline", inside=inside)
+    # In what a search shows, a formula of its own would be a row of letters.
+    attributes = 'display="block" data-search-exclude=""' if block else 'display="inline"'
+    return MATH.format(attributes=attributes, inside=inside)
 
 
 def _row(cells: list[str]) -> str:
