@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export PYTHONUTF8 = 1
 
-.PHONY: help demo test test-slow check-method docs gallery lint bench clean
+.PHONY: dist help demo test test-slow check-method docs gallery lint bench clean
 
 help:
 	@echo "make demo   find the wrong labels of handwritten digits, print a table of all rivals, draw a picture"
@@ -14,6 +14,7 @@ help:
 	@echo "make check-method NAME=mrbo   run the tests that concern one method"
 	@echo "make docs   write what is made from the code into docs/, and build the site into site/"
 	@echo "make gallery   run the examples, and draw their pictures again"
+	@echo "make dist   build the wheel and the source archive into dist/"
 	@echo "make lint   check the format, the style and the types"
 	@echo "make bench  measure the speed, next to the machine's limit, to plain JAX and to PyTorch (30 minutes)"
 	@echo "make clean  remove the environment and what was generated"
@@ -52,6 +53,9 @@ docs: $(VENV)/.test
 # NAME=... draws one of them: the name of its file, without .py.
 gallery: $(VENV)/.test
 	$(BIN)/python website/thumbnails.py $(if $(filter command line,$(origin NAME)),$(NAME))
+
+dist: $(VENV)/.test
+	$(BIN)/python -m build --outdir dist
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Name -> the module it lives in. Modules are imported when a name is first used, so that importing bilax
 # (and `bilax --help`) does not import JAX. The classes of the algorithms are public, too: see bilax.algorithms.

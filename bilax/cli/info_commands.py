@@ -25,7 +25,9 @@ def demo(
     if out.suffix.lower() != ".png":
         raise ValueError(f"cannot write {out}: give a file name that ends in .png.")
     from bilax.experiments import demo as experiment
+    from bilax.report.optional_imports import required
 
+    required("matplotlib", "the demo's picture", "plots")  # now, not after a minute
     outcome = experiment.run_demo(seed, announce=lambda text: console.print(text, highlight=False))
     experiment.picture(outcome, out)
     table = Table(box=box.SIMPLE, padding=(0, 0, 0, 1))

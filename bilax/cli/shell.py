@@ -6,14 +6,11 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from bilax.cli import compile_cache, signals
+import typer
+from rich.console import Console
+from rich.markup import escape
 
-try:
-    import typer
-    from rich.console import Console
-    from rich.markup import escape
-except ImportError:
-    sys.exit("The command line needs typer and rich: pip install 'bilax[cli]'")
+from bilax.cli import compile_cache, signals
 
 app = typer.Typer(
     name="bilax",

@@ -1,4 +1,4 @@
-"""Libraries that only a report needs."""
+"""Libraries that only reports and pictures need."""
 
 import importlib
 from typing import Any
@@ -10,7 +10,7 @@ def check_installed() -> None:
         required(module)
 
 
-def required(module: str) -> Any:
+def required(module: str, what: str = "a report", extra: str = "report") -> Any:
     """Import a module late, or say how to get it.
 
     >>> required("json").dumps([1])
@@ -22,4 +22,4 @@ def required(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise ImportError(f"a report needs {module.split('.')[0]}: pip install 'bilax[report]'") from None
+        raise ImportError(f"{what} needs {module.split('.')[0]}: pip install 'bilax[{extra}]'") from None
