@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bilax.errors import Doubts
 from bilax.experiments.metrics import METRICS
+from bilax.experiments.styles import Styles
 from bilax.report import Figure, Method
 from bilax.report.optional_imports import required
 from bilax.storage.runs import MANIFEST, ROWS, manifests, read_rows
@@ -89,7 +90,7 @@ class Plate(NamedTuple):
     runs: list[StoredRun]
 
 
-def own_plates(runs: list[StoredRun]) -> list[Plate]:
+def own_plates(runs: list[StoredRun], styles: Styles) -> list[Plate]:
     """Return the plates of runs that belong to no figure of a paper, one per problem and kind of settings."""
     plates = []
     for task, kind in dict.fromkeys((run.facts["task"], run.kind) for run in runs):
@@ -103,7 +104,7 @@ def own_plates(runs: list[StoredRun]) -> list[Plate]:
             title=these[0].facts["title"] + ("" if own else f", {kind} steps"),
             caption="",
             table=measurements(found),
-            methods=tuple(method(label, some) for label, some in found.items()),
+            methods=tuple(method(label, some, styles) for label, some in found.items()),
             **these[0].facts.get("picture", {}),
             labels=LABELS,
             main=MAIN,
@@ -136,7 +137,7 @@ def measurements(found: dict[str, list[StoredRun]]) -> "pandas.DataFrame":
     return pandas.DataFrame(rows, columns=None if rows else ["method", "seed", "status", "k", "seconds"])
 
 
-def method(name: str, runs: list[StoredRun]) -> Method:
+def method(name: str, runs: list[StoredRun], styles: Styles) -> Method:
     notes = []
     ends = Counter(run.facts["status"] for run in runs)
     notes += [
@@ -148,7 +149,8 @@ def method(name: str, runs: list[StoredRun]) -> Method:
         notes.append(next(run.facts["warnings"][0] for run in runs if run.facts.get("warnings")))
     first = runs[0].facts
     sampler = "" if first["sampler"] == "iid" else f", sampler {first['sampler']}"
-    return Method(name, first["setting"] + sampler, first["command"], "; ".join(notes))
+    style = styles.of(str(first.get("algorithm", first["method"])), name)
+    return Method(name, first["setting"] + sampler, first["command"], "; ".join(notes), style)
 
 
 def facts(runs: list[StoredRun]) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from bilax import settings
 from bilax.experiments.cleaning import galleries
 from bilax.experiments.jobs import FOREVER
 from bilax.experiments.pages import LABELS, MAIN, Plate, StoredRun, facts, measurements, method, own_plates, stored_runs
+from bilax.experiments.styles import Styles
 from bilax.paper.claims import CLAIMS, Curves, together
 from bilax.paper.figures import EXPERIMENTS, VARIANTS, Experiment, sampler_of
 from bilax.report import Figure, Page, Verdict
@@ -17,11 +18,14 @@ from bilax.storage.runs import FINISHED
 def page(folder: str | Path) -> Page:
     """Return the page of all runs below a folder."""
     runs = stored_runs(folder)
+    styles = Styles()
     started = [run for run in runs if run.started]
     ended = [run for run in runs if run.facts["status"] in (*FINISHED, "failed")]
-    plates = [plate for variant in VARIANTS for name in EXPERIMENTS for plate in _of_paper(name, variant, ended)]
+    plates = [
+        plate for variant in VARIANTS for name in EXPERIMENTS for plate in _of_paper(name, variant, ended, styles)
+    ]
     used = {run.folder for plate in plates for run in plate.runs}
-    plates += own_plates([run for run in started if run.folder not in used])
+    plates += own_plates([run for run in started if run.folder not in used], styles)
     return Page(
         title="bilax: results",
         introduction=_introduction(plates, started),
@@ -32,7 +36,7 @@ def page(folder: str | Path) -> Page:
     )
 
 
-def _of_paper(name: str, variant: str, runs: list[StoredRun]) -> list[Plate]:
+def _of_paper(name: str, variant: str, runs: list[StoredRun], styles: Styles) -> list[Plate]:
     """Return an experiment's plates, one per data set that all of its methods were run on with the same budget."""
     experiment = EXPERIMENTS[name]
     wanted = {}
@@ -45,7 +49,7 @@ def _of_paper(name: str, variant: str, runs: list[StoredRun]) -> list[Plate]:
         for budget in sorted({run.facts["budget"] for run in timed}, reverse=True):
             found = {name: [run for run in timed if _has(run, budget, *setting)] for name, setting in wanted.items()}
             if all(found.values()):
-                plates.append(_plate(experiment, variant, task, budget, found))
+                plates.append(_plate(experiment, variant, task, budget, found, styles))
                 break
     return plates
 
@@ -66,7 +70,9 @@ def stand_in(experiment: Experiment) -> Any:
     return replace(experiment.task, data=data)
 
 
-def _plate(experiment: Experiment, variant: str, task: str, budget: float, found: dict[str, list[StoredRun]]) -> Plate:
+def _plate(
+    experiment: Experiment, variant: str, task: str, budget: float, found: dict[str, list[StoredRun]], styles: Styles
+) -> Plate:
     own = task == experiment.task.name
     title = experiment.title if own else f"{experiment.title} (here: {next(iter(found.values()))[0].facts['title']})"
     words = {
@@ -78,7 +84,7 @@ def _plate(experiment: Experiment, variant: str, task: str, budget: float, found
         title=f"{title}, {variant}",
         caption=f"{words}; {budget:g} s per run, in the algorithm alone.",
         table=measurements(found),
-        methods=tuple(method(name, runs) for name, runs in found.items()),
+        methods=tuple(method(name, runs, styles) for name, runs in found.items()),
         x=experiment.x,
         y=experiment.y,
         log_x=experiment.task.cleans,  # a step takes from 0.2 ms (SUSTAIN) to 30 s (STABLE)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from bilax.report import curves
-from bilax.report.labels import label, style_of
+from bilax.report.labels import label
 from bilax.report.page import Figure
+from bilax.report.styles import Style, style_of
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class Chart:
             labels.append(method.name + warning)
         return labels
 
+    @property
+    def styles(self) -> list[Style]:
+        return [method.style or style_of(number) for number, method in enumerate(self.figure.methods)]
+
     def label(self, column: str) -> str:
         """The name of a column in words."""
         return label(column, self.figure.labels)
@@ -91,7 +96,7 @@ class Chart:
         return {
             "words": {name: self.label(name) for name in (*axes, *metrics)},
             "methods": self.labels,
-            "looks": [style_of(number)._asdict() for number in range(len(self.figure.methods))],
+            "looks": [style._asdict() for style in self.styles],
             "views": {y: curves.view(self.curves(axes[0], y)) for y in metrics},
             "curves": drawn,
             "pool": list(pool),

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bilax.report.styles import Style
+from bilax.storage.files import write_text
+
 if TYPE_CHECKING:
     import pandas
-from bilax.storage.files import write_text
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Method:
     setting: str
     command: str  # a shell command that makes this curve again
     note: str = ""
+    style: Style | None = None  # without it, that of its place in the figure
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 
 from bilax.report import curves
 from bilax.report.chart import Chart
-from bilax.report.labels import MARKERS, style_of
 from bilax.report.optional_imports import required
 from bilax.report.page import Figure
+from bilax.report.styles import MARKERS
 from bilax.storage.files import replacing
 
 _STYLE: dict[str, Any] = {
@@ -56,10 +56,9 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
 def _fill(sheet: Any, axis: Any, chart: Chart) -> None:
     figure, drawn = chart.figure, chart.curves(chart.x, chart.y)
     lines, names = [], []
-    for number, (label, curve) in enumerate(zip(chart.labels, drawn, strict=True)):
+    for number, (label, style, curve) in enumerate(zip(chart.labels, chart.styles, drawn, strict=True)):
         if curve is None:
             continue
-        style = style_of(number)
         # matplotlib measures dashes in widths of the line.
         dash = (0, tuple(part / 2 for part in style.dash)) if style.dash else "solid"
         points = max(1, round(len(curve.x) / 8))

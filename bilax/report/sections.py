@@ -6,9 +6,9 @@ from collections import Counter
 from bilax.report import curves
 from bilax.report.chart import Chart
 from bilax.report.html import Html, data, join, paragraphs, tag
-from bilax.report.labels import MARKERS, style_of
-from bilax.report.page import Figure, Gallery, Method, Page, Verdict
+from bilax.report.page import Figure, Gallery, Page, Verdict
 from bilax.report.pictures import specimen
+from bilax.report.styles import MARKERS, Style
 
 _SIGNS = {"holds": "✓", "fails": "✗", "undecided": "?"}  # so that nothing is said by colour alone
 
@@ -76,7 +76,7 @@ def figure(shown: Figure) -> Html:
         "section",
         tag("div", head, paragraphs(shown.caption), body, spread, class_="together"),
         _finals(chart),
-        _recipes(shown.methods),
+        _recipes(chart),
         id=shown.name,
         class_="figure",
         aria_labelledby=title,
@@ -90,9 +90,9 @@ def _controls(chart: Chart) -> Html:
         tag("button", "all", type="button", data_all="1", aria_label="Show all curves"),
         tag("button", "none", type="button", data_all="", aria_label="Hide all curves"),
     ]
-    for number, (label, some) in enumerate(zip(chart.labels, chart.runs, strict=True)):
+    for number, (label, style, some) in enumerate(zip(chart.labels, chart.styles, chart.runs, strict=True)):
         box = tag("input", type="checkbox", name="method", value=number, checked=bool(some), disabled=not some)
-        legend.append(tag("label", box, _swatch(number), tag("span", label), class_="method"))
+        legend.append(tag("label", box, _swatch(style), tag("span", label), class_="method"))
     return tag(
         "div",
         _select("x", "Horizontal axis", axes, chart),
@@ -116,8 +116,7 @@ def _checkbox(name: str, label: str, checked: bool) -> Html:
     return tag("label", tag("input", type="checkbox", name=name, checked=checked), f" {label}")
 
 
-def _swatch(number: int) -> Html:
-    style = style_of(number)
+def _swatch(style: Style) -> Html:
     line = tag("path", d="M0 7H34", stroke_dasharray=" ".join(map(str, style.dash)) or None, class_="line")
     marker = tag("path", d=MARKERS[style.marker][1], transform="translate(17 7)", class_="marker")
     colours = f"--light:{style.light};--dark:{style.dark}"
@@ -133,9 +132,9 @@ def _finals(chart: Chart) -> Html:
     shown += [name for name in ("seconds", "k", "samples") if name in axes]
     status = any("status" in run for some in chart.runs for run in some)
     rows = []
-    for number, (method, some) in enumerate(zip(chart.figure.methods, chart.runs, strict=True)):
+    for method, style, some in zip(chart.figure.methods, chart.styles, chart.runs, strict=True):
         cells = [_value(curves.last(some, column)) for column in shown] + [str(len(some))]
-        inside = [tag("th", _swatch(number), method.name, scope="row")]
+        inside = [tag("th", _swatch(style), method.name, scope="row")]
         inside += [tag("td", cell, class_="number") for cell in cells]
         if status:
             ends = [str(run["status"][-1]) for run in some]
@@ -145,19 +144,19 @@ def _finals(chart: Chart) -> Html:
     return _table(heads, rows, "Final values: median over seeds of the last one measured")
 
 
-def _recipes(methods: tuple[Method, ...]) -> Html:
-    if not methods:
+def _recipes(chart: Chart) -> Html:
+    if not chart.figure.methods:
         return Html("")
     entries = [
         join(
             [
-                tag("dt", _swatch(number), method.name),
+                tag("dt", _swatch(style), method.name),
                 tag("dd", tag("code", method.setting)) if method.setting else "",
                 tag("dd", method.note, class_="note") if method.note else "",
                 tag("dd", tag("pre", tag("code", method.command), tabindex=0)) if method.command else "",
             ]
         )
-        for number, method in enumerate(methods)
+        for style, method in zip(chart.styles, chart.figure.methods, strict=True)
     ]
     return tag("details", tag("summary", "Settings, notes and commands"), tag("dl", *entries))
 
