@@ -1,9 +1,12 @@
 """A figure with runs of methods, one of which has a name made to break a page."""
 
+import json
+
 import numpy as np
 import pandas as pd
 
 from bilax.report import Figure, Method
+from bilax.report.styles import style_of
 
 EVIL = "<script>window.hacked=1</script><b>bold</b> $x$ %{x} &amp; \u2028"
 NAN, INF = np.nan, np.inf
@@ -27,13 +30,33 @@ def table(methods, seeds=5, points=12, **extra):
     return pd.DataFrame(rows)
 
 
+NAMED = ("MRBO", "VRBO", EVIL)  # these have the same style in every figure
+
+
 def methods(names):
-    return tuple(Method(name, f"{name}[alpha=0.1]", f"bilax run '{name}'", f"note of {name}") for name in names)
+    style = {name: style_of(number) for number, name in enumerate(NAMED)}
+    return tuple(
+        Method(name, f"{name}[alpha=0.1]", f"bilax run '{name}'", f"note of {name}", style.get(name)) for name in names
+    )
 
 
 LABELS = {"train_loss": "loss on the true training labels", "test_accuracy": "accuracy on the test samples"}
 
 
-def example(name="fig1", names=("MRBO", "VRBO", EVIL), **options):
+def example(name="fig1", names=NAMED, **options):
     options = dict(y="train_loss", labels=LABELS, main=("train_loss", "test_accuracy")) | options
     return Figure(name, f"Figure {name}: {EVIL}", "A caption.", table(names), methods(names), **options)
+
+
+def stored(folder, task, algorithm, method, seed=0, rows=((0, 0.0, 9.0), (1, 0.5, 3.0), (2, 1.0, 1.0)), **facts):
+    """Write a run as `bilax run` does."""
+    path = folder / f"{task}.{method}.{facts.get('setting', '')}.seed{seed}"
+    path.mkdir(parents=True)
+    manifest = dict(
+        task=task, title=f"the task {task}", algorithm=algorithm, method=method, setting=f"{algorithm}[S=1]", seed=seed,
+        sampler="iid", steps=2, budget=None, status="done", started="2026-01-01", commit=None, versions={}, machine={},
+        command=f"bilax run {algorithm}",
+    ) | facts  # fmt: skip
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    lines = [json.dumps({"k": k, "seconds": seconds, "train_loss": loss}) for k, seconds, loss in rows]
+    (path / "rows.jsonl").write_text("\n".join(lines) + "\n")

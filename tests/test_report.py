@@ -46,11 +46,14 @@ def test_a_method_without_runs_and_one_that_diverged(tmp_path):
 
 def test_numbers_in_the_page_are_json_without_nan():
     shown = payload(assemble(Page("p", "", (example(),))))
-    x, middle, low, high, seeds = (shown["pool"][i] for i in shown["curves"]["seconds"]["train_loss"][0])
-    assert len(x) == len(middle) == len(high) == len(seeds)
-    assert low[0] is not None
-    assert low[-1] is None  # the slowest seed alone
-    assert seeds[-1] == 1
+    *lists, seeds = shown["curves"]["seconds"]["train_loss"][0]
+    x, middle, low, high = (shown["pool"][i] for i in lists)
+    assert len(x) == len(middle) == len(low) == len(high)
+    assert None not in low
+    assert x[-1] == 11  # the fastest seed's end, where the number of seeds changes
+    assert seeds == 5
+    alone = payload(assemble(Page("p", "", (Figure("f", "t", "", table(["A"], seeds=1), methods(["A"])),))))
+    assert set(alone["pool"][alone["curves"]["k"]["train_loss"][0][2]]) == {None}  # one seed has no band
     assert shown["methods"] == ["MRBO", "VRBO", EVIL]
     assert list(shown["curves"]) == ["seconds", "k", "samples", "F"]  # HINV never moves
     expected = curves.along(Chart(example()).runs[0], "seconds", "train_loss")
@@ -72,7 +75,7 @@ def test_counters_that_move_together_share_their_curves():
 
 @pytest.mark.parametrize(
     ("seeds", "said"),
-    [([1, 1], "one seed per method"), ([3, 4], "over 3 to 4 seeds. Bands: from the lowest"), ([5], "over 5 seeds. Bands: from the first"), ([2, 9], "fewer than 5 seeds")],
+    [([1, 1], "one seed per method"), ([3, 4], "over 3 to 4 seeds, as far as all seeds of a method go. Bands: from the lowest"), ([5], "over 5 seeds, as far as all seeds of a method go. Bands: from the first"), ([2, 9], "fewer than 5 seeds"), ([1, 2], "for methods with two seeds or more")],
 )  # fmt: skip
 def test_the_caption_says_what_the_bands_are(seeds, said):
     names = [f"m{i}" for i in range(len(seeds))]

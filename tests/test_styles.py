@@ -1,11 +1,10 @@
 """A method looks the same in every figure, and unlike the others, also to the colour-blind."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
-from report_example import example
+from report_example import example, stored
 from test_report import payload
 
 from bilax.experiments.styles import STYLES, Styles
@@ -77,20 +76,6 @@ def test_colours_stand_out_and_apart(which, background):
         seen = oklab(np.clip(linear(colours) @ np.transpose(sees), 0, 1))
         apart = np.linalg.norm(seen[:, None] - seen[None], axis=-1)[~np.eye(len(seen), dtype=bool)]
         assert apart.min() > (0.12 if eyes == "all cones" else 0.06), eyes
-
-
-def stored(folder, task, algorithm, method, seed=0, rows=((0, 0.0, 9.0), (1, 0.5, 3.0), (2, 1.0, 1.0)), **facts):
-    """Write a run as `bilax run` does."""
-    path = folder / f"{task}.{method}.{facts.get('setting', '')}.seed{seed}"
-    path.mkdir(parents=True)
-    manifest = dict(
-        task=task, title=f"the task {task}", algorithm=algorithm, method=method, setting=f"{algorithm}[S=1]", seed=seed,
-        sampler="iid", steps=2, budget=None, status="done", started="2026-01-01", commit=None, versions={}, machine={},
-        command=f"bilax run {algorithm}",
-    ) | facts  # fmt: skip
-    (path / "manifest.json").write_text(json.dumps(manifest))
-    lines = [json.dumps({"k": k, "seconds": seconds, "train_loss": loss}) for k, seconds, loss in rows]
-    (path / "rows.jsonl").write_text("\n".join(lines) + "\n")
 
 
 def test_a_method_looks_the_same_in_every_figure_and_picture(tmp_path):

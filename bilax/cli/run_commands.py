@@ -53,7 +53,7 @@ def run(
     from bilax.experiments.jobs import FOREVER, Job, is_current, run_job
     from bilax.experiments.metrics import METRICS
     from bilax.sampling.samplers import resolve
-    from bilax.storage.runs import is_finished, read_manifest, read_rows
+    from bilax.storage.runs import in_words, is_finished, read_manifest, read_rows
 
     resolve(sampler)
     algorithm = settings.parse(setting)  # a mistake shows before the data are loaded
@@ -83,8 +83,7 @@ def run(
         show(rows[-1])
     for warning in facts.get("warnings", ()):
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}", highlight=False, soft_wrap=True)
-    status = "budget used" if facts["status"] == "timeout" else facts["status"]
-    console.print(f"{status}: {escape(facts['message'])}", highlight=False, soft_wrap=True)
+    console.print(f"{in_words(facts['status'])}: {escape(facts['message'])}", highlight=False, soft_wrap=True)
     console.print(
         f"kept in {escape(str(folder))}; a page of it: [bold]bilax report {escape(shlex.quote(str(out)))}[/bold]",
         highlight=False,

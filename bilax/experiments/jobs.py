@@ -16,7 +16,7 @@ from bilax.phase import Stop
 from bilax.running.keeping import rows_kept
 from bilax.running.solve import solve
 from bilax.storage.environment import environment
-from bilax.storage.runs import FINISHED, Record, alone, finish_exchange, is_finished, manifests
+from bilax.storage.runs import FINISHED, Record, alone, finish_exchange, in_words, is_finished, manifests
 
 FOREVER = 10**9
 
@@ -150,4 +150,5 @@ def run_all(todo: Sequence[Job], out: Path, *, again: bool = False, announce: An
 
 def _told(facts: dict[str, Any]) -> str:
     seconds = facts.get("seconds")
-    return facts["status"] if seconds is None else f"{facts['status']}, {seconds:.1f} s"
+    status = in_words(facts["status"])
+    return status if seconds is None else f"{status}, {seconds:.1f} s"

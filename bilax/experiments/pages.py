@@ -9,7 +9,7 @@ from bilax.experiments.metrics import METRICS
 from bilax.experiments.styles import Styles
 from bilax.report import Figure, Method
 from bilax.report.optional_imports import required
-from bilax.storage.runs import MANIFEST, ROWS, manifests, read_rows
+from bilax.storage.runs import FINISHED, MANIFEST, ROWS, in_words, manifests, read_rows
 
 if TYPE_CHECKING:
     import pandas
@@ -99,6 +99,10 @@ def own_plates(runs: list[StoredRun], styles: Styles) -> list[Plate]:
         found: dict[str, list[StoredRun]] = {}
         for run in these:
             found.setdefault(_label(run, these), []).append(run)
+        # A curve goes as far as all its runs do, so that one that has just begun would cut the others short.
+        found = {
+            label: [run for run in some if run.facts["status"] in FINISHED] or some for label, some in found.items()
+        }
         figure = Figure(
             name="runs-" + task.replace(".", "_") + ("" if own else f"-{kind}"),
             title=these[0].facts["title"] + ("" if own else f", {kind} steps"),
@@ -129,7 +133,7 @@ def _label(run: StoredRun, others: list[StoredRun]) -> str:
 def measurements(found: dict[str, list[StoredRun]]) -> "pandas.DataFrame":
     pandas: Any = required("pandas")
     rows = [
-        {"method": name, "seed": run.facts["seed"], "status": run.facts["status"], **row}
+        {"method": name, "seed": run.facts["seed"], "status": in_words(run.facts["status"]), **row}
         for name, runs in found.items()
         for run in runs
         for row in read_rows(run.folder)
@@ -157,7 +161,7 @@ def facts(runs: list[StoredRun]) -> list[tuple[str, str]]:
     """Return how the runs were made: versions, machine, commits."""
     last = max(runs, key=lambda run: run.facts["started"]).facts
     first = min(run.facts["started"] for run in runs)
-    statuses = Counter(run.facts["status"] for run in runs)
+    statuses = Counter(in_words(run.facts["status"]) for run in runs)
     return [
         ("runs", ", ".join(f"{count} {status}" for status, count in statuses.items())),
         ("begun", f"{first} to {last['started']}"),

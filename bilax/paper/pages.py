@@ -1,15 +1,19 @@
 """The page of a folder of runs, with the paper's figures among them and what they say about its claims."""
 
+import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bilax import settings
+from bilax.experiments.answers import answer
 from bilax.experiments.cleaning import galleries
 from bilax.experiments.jobs import FOREVER
 from bilax.experiments.pages import LABELS, MAIN, Plate, StoredRun, facts, measurements, method, own_plates, stored_runs
 from bilax.experiments.styles import Styles
-from bilax.paper.claims import CLAIMS, Curves, together
+from bilax.paper.claims import CLAIMS, ENOUGH_SEEDS, Curves, together
 from bilax.paper.figures import EXPERIMENTS, VARIANTS, Experiment, sampler_of
 from bilax.report import Figure, Page, Verdict
 from bilax.storage.runs import FINISHED
@@ -26,13 +30,17 @@ def page(folder: str | Path) -> Page:
     ]
     used = {run.folder for plate in plates for run in plate.runs}
     plates += own_plates([run for run in started if run.folder not in used], styles)
+    figures, verdicts = tuple(plate.figure for plate in plates), tuple(_verdicts(plates))
+    said = [part for part in (answer(figures), claims_in_words(verdicts)) if part]
     return Page(
-        title="bilax: results",
+        title=_title(started),
         introduction=_introduction(plates, started),
-        figures=tuple(plate.figure for plate in plates),
-        verdicts=tuple(_verdicts(plates)),
+        figures=figures,
+        verdicts=verdicts,
         galleries=tuple(galleries(plates)),
         facts=tuple(facts(started)),
+        answer="; ".join(said) + "." if said else "",
+        about=_about(plates),
     )
 
 
@@ -91,6 +99,7 @@ def _plate(
         log_y=experiment.y == "train_loss",
         labels=LABELS,
         main=MAIN,
+        short=f"{experiment.title.partition(':')[0]}, {variant}",
     )
     return Plate(figure, experiment.name, variant, [run for runs in found.values() for run in runs])
 
@@ -103,7 +112,10 @@ def _verdicts(plates: list[Plate]) -> list[Verdict]:
                 judged = claim.test(Curves(plate.figure.table, plate.figure.y))
                 where = plate.figure.title.removesuffix(f", {plate.variant}")
                 variant = plate.variant + (", on digits" if plate.figure.name.endswith("-digits") else "")
-                verdicts.append(Verdict(claim.text, where, variant, judged.outcome, judged.numbers))
+                short = re.match(r"Figure [^,:]*", where)
+                verdicts.append(
+                    Verdict(claim.text, where, variant, judged.outcome, judged.numbers, short[0] if short else "")
+                )
     return verdicts
 
 
@@ -136,14 +148,51 @@ def _joined(verdicts: list[Any]) -> str:
     return verdicts[0] if len(set(verdicts)) == 1 else f"{together(verdicts)} ({', '.join(verdicts)})"
 
 
+def claims_in_words(verdicts: Sequence[Verdict]) -> str:
+    """Say how many claims hold, every figure of a claim together.
+
+    >>> claims_in_words([Verdict("a", "1", "paper", "holds", ""), Verdict("b", "1", "paper", "fails", "")])
+    'of 2 claims of the paper 1 holds, 1 fails (paper)'
+    """
+    if not verdicts:
+        return ""
+    claims = dict.fromkeys(verdict.claim for verdict in verdicts)
+    if all(verdict.verdict == "undecided" for verdict in verdicts):
+        return f"none of {len(claims)} claims of the paper is decided, which takes {ENOUGH_SEEDS} seeds or more"
+    said = []
+    for variant in dict.fromkeys(verdict.variant for verdict in verdicts):
+        found = [[v.verdict for v in verdicts if (v.claim, v.variant) == (claim, variant)] for claim in claims]
+        counts = Counter(together(some) for some in found if some)
+        words = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
+        parts = [f"{counts[one]} {one if counts[one] == 1 else words[one]}" for one in words if counts[one]]
+        said.append(f"{', '.join(parts)} ({variant})")
+    return f"of {len(claims)} {'claim' if len(claims) == 1 else 'claims'} of the paper {'; '.join(said)}"
+
+
+def _title(runs: list[StoredRun]) -> str:
+    methods = list(dict.fromkeys(str(run.facts.get("algorithm", run.facts["method"])) for run in runs))
+    problems = list(dict.fromkeys(run.facts["title"] for run in runs))
+    what = methods[0] if len(methods) == 1 else f"{len(methods)} methods"
+    return f"{what} on {problems[0] if len(problems) == 1 else f'{len(problems)} problems'}"
+
+
 def _introduction(plates: list[Plate], runs: list[StoredRun]) -> str:
     seeds = len({run.facts["seed"] for run in runs})
-    text = f"{len(runs)} runs, {seeds} {'seed' if seeds == 1 else 'seeds'}."
+    budgets = sorted({run.facts["budget"] for run in runs if run.facts["budget"]})
+    each = f", {' or '.join(f'{budget:g}' for budget in budgets)} s each" if 0 < len(budgets) < 3 else ""
+    text = f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}, {seeds} {'seed' if seeds == 1 else 'seeds'}{each}."
+    if any(plate.experiment for plate in plates):
+        text += " Figures of “Provably Faster Algorithms for Bilevel Optimization” (NeurIPS 2021), run again."
+    return text
+
+
+def _about(plates: list[Plate]) -> str:
+    text = "Seconds are spent in the algorithm alone: compilation and measuring are not counted."
     if any(plate.experiment for plate in plates):
         text += (
-            " The experiments of “Provably Faster Algorithms for Bilevel Optimization” (Yang, Ji and Liang, NeurIPS "
-            "2021), run with the algorithms as published. In the variant “paper” every setting that the paper states "
-            "is its own; in the variant “tuned” the step eta of the Neumann series is kept below 1/L and the steps "
-            "were searched, with the same effort for every method but STABLE, which keeps the paper's."
+            "\n\nThe experiments are those of “Provably Faster Algorithms for Bilevel Optimization” (Yang, Ji and "
+            "Liang, NeurIPS 2021), run with the algorithms as published. In the variant “paper” every setting that the "
+            "paper states is its own; in the variant “tuned” the step eta of the Neumann series is kept below 1/L and "
+            "the steps were searched, with the same effort for every method but STABLE, which keeps the paper's."
         )
-    return text + "\n\nSeconds are spent in the algorithm alone: compilation and measuring are not counted."
+    return text

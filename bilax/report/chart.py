@@ -51,7 +51,7 @@ class Chart:
         labels = []
         for method, some in zip(self.figure.methods, self.runs, strict=True):
             lost = sum(run["status"][-1] == "diverged" for run in some if "status" in run)
-            # Once a seed has diverged, the median is that of the other seeds, which makes the method look too good.
+            # The curve ends where the first seed has diverged.
             warning = f" ({lost} of {len(some)} seeds diverged)" if lost else "" if some else " (no runs)"
             labels.append(method.name + warning)
         return labels
@@ -76,13 +76,15 @@ class Chart:
         band = "from the lowest to the highest seed" if few else "from the first to the third quartile"
         if few and many:
             band = f"quartiles, or lowest to highest for methods with fewer than {curves.QUARTILES_FROM} seeds"
-        return f"Lines: median over {range_} seeds. Bands: {band}, where two seeds or more are left."
+        alone = ", for methods with two seeds or more" if counts[0] == 1 else ""
+        return f"Lines: median over {range_} seeds, as far as all seeds of a method go. Bands: {band}{alone}."
 
     def payload(self) -> dict[str, Any]:
         """Return all that page.js needs, every list of numbers once.
 
         Most lists are needed again and again: all counters are functions of the iteration, so that the curves along
-        them differ in their x only. A curve is therefore the numbers of five lists: x, middle, low, high, seeds.
+        them differ in their x only. A curve is therefore the numbers of four lists, x, middle, low and high, and the
+        number of its seeds.
         """
         axes, metrics = self.columns
         pool: dict[tuple, int] = {}
@@ -90,7 +92,7 @@ class Chart:
         for x in axes:
             for y in metrics:
                 drawn[x][y] = [
-                    curve and [pool.setdefault(_short(part), len(pool)) for part in curve]
+                    curve and [*(pool.setdefault(_short(part), len(pool)) for part in curve[:4]), curve.seeds]
                     for curve in self.curves(x, y)
                 ]
         return {
@@ -98,6 +100,7 @@ class Chart:
             "methods": self.labels,
             "looks": [style._asdict() for style in self.styles],
             "views": {y: curves.view(self.curves(axes[0], y)) for y in metrics},
+            "starts": {x: {y: curves.start(self.curves(x, y)) for y in metrics} for x in axes},
             "curves": drawn,
             "pool": list(pool),
         }

@@ -20,9 +20,9 @@ SeedRun = dict[str, np.ndarray]  # the columns of one seed, in the order of the 
 class Curve(NamedTuple):
     x: np.ndarray
     middle: np.ndarray  # the median over seeds
-    low: np.ndarray  # of the band, NaN where fewer than two seeds are left
+    low: np.ndarray  # of the band, NaN if there is one seed only
     high: np.ndarray
-    seeds: np.ndarray  # how many are behind each point
+    seeds: int  # behind each point
 
 
 def runs(table: "pandas.DataFrame", method: str) -> list[SeedRun]:
@@ -64,7 +64,8 @@ def aggregate(some: Sequence[tuple[np.ndarray, np.ndarray]], points: int = POINT
     """Return median and band over runs, each given by its x and y; None if there is nothing finite.
 
     The grid is made of the x of all runs, so that it is fine where the measurements are. Between its measurements a
-    run is interpolated; before the first and after the last one it does not count.
+    run is interpolated. The curve goes as far as all runs do: a median jumps where a seed leaves it. A run that
+    measured only once has no part in it, unless all did.
 
     >>> a, b = ([0, 2, 4], [8, 4, 2]), ([0, 4], [6, 4])
     >>> curve = aggregate([a, b])
@@ -72,25 +73,21 @@ def aggregate(some: Sequence[tuple[np.ndarray, np.ndarray]], points: int = POINT
     ([0.0, 2.0, 4.0], [7.0, 4.5, 3.0], [6.0, 4.0, 2.0], [8.0, 5.0, 4.0])
     """
     cleaned = [run for run in (_clean(*run) for run in some) if len(run[0])]
+    cleaned = [run for run in cleaned if len(run[0]) > 1] or cleaned
     if not cleaned:
         return None
     grid = np.unique(np.concatenate([x for x, _ in cleaned]))
+    grid = grid[(grid >= max(x[0] for x, _ in cleaned)) & (grid <= min(x[-1] for x, _ in cleaned))]
+    if not len(grid):
+        return None
     if len(grid) > points:
         grid = grid[np.linspace(0, len(grid) - 1, points).round().astype(int)]
-    values = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in cleaned])
-    seeds = np.isfinite(values).sum(axis=0)
-    values.sort(axis=0)  # NaN last
-    shares = (0.25, 0.5, 0.75) if quartiles(len(some)) else (0, 0.5, 1)
-    low, middle, high = (_quantile(values, seeds, share) for share in shares)
-    low, high = (np.where(seeds > 1, edge, np.nan) for edge in (low, high))
-    return Curve(grid, middle, low, high, seeds)
-
-
-def _quantile(values: np.ndarray, counts: np.ndarray, share: float) -> np.ndarray:
-    """Return `np.nanquantile` of sorted columns, of which the first ``counts`` values are numbers."""
-    at = share * (counts - 1)
-    below, above = (np.take_along_axis(values, edge(at).astype(int)[None], 0)[0] for edge in (np.floor, np.ceil))
-    return below + (at % 1) * (above - below)
+    values = np.array([np.interp(grid, x, y) for x, y in cleaned])
+    shares = (0.25, 0.5, 0.75) if quartiles(len(cleaned)) else (0, 0.5, 1)
+    low, middle, high = np.quantile(values, shares, axis=0)
+    if len(cleaned) == 1:
+        low, high = np.full_like(low, np.nan), np.full_like(high, np.nan)
+    return Curve(grid, middle, low, high, len(cleaned))
 
 
 def quartiles(seeds: int) -> bool:
@@ -124,3 +121,24 @@ def view(curves: Sequence[Curve | None]) -> tuple[float, float] | None:
         return None
     bottom, top = min(float(np.nanmin(values)) for values in drawn), 1.25 * usual
     return bottom - 0.05 * (top - bottom), top
+
+
+class Start(NamedTuple):
+    """How a logarithmic axis shows 0, which has no logarithm."""
+
+    place: float  # where 0 is drawn, left of everything else
+    first: float  # the lowest x above 0
+
+
+def start(curves: Sequence[Curve | None]) -> Start | None:
+    """Return where curves that begin at 0 begin on a logarithmic axis, None if none does.
+
+    >>> start([aggregate([([0, 1, 100], [3, 2, 1])])])
+    Start(place=0.5, first=1.0)
+    """
+    x = np.concatenate([curve.x for curve in curves if curve] or [np.empty(0)])
+    above = x[x > 0]
+    if len(above) == len(x) or not len(above):
+        return None
+    first, last = float(above.min()), float(above.max())
+    return Start(first / max(2, (last / first) ** 0.12), first)

@@ -27,10 +27,14 @@
     function curve(index, { x, y, logX, logY }) {
       const lists = data.curves[x][y][index];
       if (lists === null) return [];
-      const [xs, middle, low, high, seeds] = lists.map((list) => data.pool[list]);
-      const points = xs.map((at, i) => ({ x: at, middle: middle[i], low: low[i], high: high[i], seeds: seeds[i] }));
+      const [xs, middle, low, high] = lists.slice(0, 4).map((list) => data.pool[list]);
+      const start = logX ? data.starts[x][y] : null;
+      const points = xs.map((value, i) => ({
+        x: value, at: value === 0 && start ? start[0] : value, middle: middle[i], low: low[i], high: high[i],
+        seeds: lists[4],
+      }));
       for (const point of points) if (point.low === null || (logY && point.low <= 0)) point.low = point.high = null;
-      return points.filter((point) => (!logX || point.x > 0) && (!logY || point.middle > 0));
+      return points.filter((point) => (!logX || point.at > 0) && (!logY || point.middle > 0));
     }
 
     /** Polygons, one for each stretch of points that have a band, parted by null. */
@@ -41,7 +45,7 @@
         if (point.high !== null) { stretch.push(point); continue; }
         const back = [...stretch].reverse();
         if (stretch.length > 1) {
-          x.push(...stretch.map((p) => p.x), ...back.map((p) => p.x), null);
+          x.push(...stretch.map((p) => p.at), ...back.map((p) => p.at), null);
           y.push(...stretch.map((p) => p.high), ...back.map((p) => p.low), null);
         }
         stretch = [];
@@ -69,7 +73,7 @@
         });
         lines.push({
           ...common,
-          x: points.map((point) => point.x),
+          x: points.map((point) => point.at),
           y: points.map((point) => point.middle),
           // Ready-made, because a name may hold what plotly takes for a place to fill in.
           customdata: points.map((point) => tip(name, point, view)),
@@ -94,7 +98,7 @@
       });
       const part = view.logY ? null : data.views[view.y];
       return {
-        xaxis: axis(view.x, view.logX),
+        xaxis: { ...axis(view.x, view.logX), ...begin(view) },
         yaxis: { ...axis(view.y, view.logY), ...(part ? { range: part } : {}) },
         ...(printing ? { width: WIDTH_OF_PAPER, height: 380 } : { autosize: true }),
         margin: { l: 56, r: 12, t: 12, b: 48 },
@@ -105,7 +109,52 @@
         hovermode: "closest", showlegend: false,
         dragmode: finger.matches ? false : "zoom", // a finger that moves scrolls the page
         uirevision: JSON.stringify(view), // a zoom lasts until the axes change
+        annotations: broken(view, paper, ink),
       };
+    }
+
+    /** A sign that a logarithmic axis jumps from 0 to the first measurement. */
+    function broken(view, paper, ink) {
+      const start = view.logX && data.starts[view.x][view.y];
+      if (!start) return [];
+      const middle = (Math.log10(start[0]) + Math.log10(start[1])) / 2;
+      return [{ x: middle, y: 0, yref: "paper", text: "//", showarrow: false, bgcolor: paper, borderpad: 0,
+        font: { size: 12, color: ink } }];
+    }
+
+    /** Ticks of a logarithmic axis that begins at 0; plotly's own would also lie before the first measurement. */
+    function ticks([left, right], [zero, first]) {
+      const room = place.clientWidth < 500 ? 5 : 9;
+      const between = (digits, every = 1) => {
+        const found = [];
+        for (let power = Math.floor(left); power <= right; power++) {
+          if (power % every === 0) found.push(...digits.map((digit) => Number(`${digit}e${power}`)));
+        }
+        return found.filter((mark) => mark >= first && Math.log10(mark) >= left && Math.log10(mark) <= right);
+      };
+      const choices = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1, 3], [1]].map((digits) => between(digits));
+      const marks = choices.find((some) => some.length <= room) ?? between([1], Math.ceil((right - left) / room));
+      const named = (mark) => (mark >= 1e-3 && mark < 1e6 ? mark.toLocaleString("en") : mark.toExponential());
+      return { tickvals: [zero, ...marks], ticktext: ["0", ...marks.map(named)] };
+    }
+
+    /** What the horizontal axis has besides the usual if it is logarithmic and a curve begins at 0. */
+    function begin(view) {
+      const start = view.logX && data.starts[view.x][view.y];
+      if (!start) return {};
+      const xs = data.curves[view.x][view.y].flatMap((lists) => (lists ? data.pool[lists[0]] : []));
+      return { tickmode: "array", ...ticks([Math.log10(start[0]), Math.log10(Math.max(...xs))], start) };
+    }
+
+    /** After a zoom, other ticks. */
+    function tickAgain() {
+      const view = shown();
+      const start = view.logX && data.starts[view.x][view.y];
+      if (!start) return;
+      const { tickvals, ticktext } = ticks(place.layout.xaxis.range, start);
+      if (String(tickvals) !== String(place.layout.xaxis.tickvals)) {
+        Plotly.relayout(place, { "xaxis.tickvals": tickvals, "xaxis.ticktext": ticktext });
+      }
     }
 
     function say(view) {
@@ -122,17 +171,18 @@
 
     let drawn = false;
     function draw() {
-      drawn = true;
       const view = shown();
       Plotly.react(place, traces(view), layout(view), {
         displaylogo: false, responsive: true, displayModeBar: finger.matches ? false : "hover",
         // These and no other: there is one that would send the data to a server.
         modeBarButtons: [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]], plotlyServerURL: "",
       });
+      if (!drawn) place.on("plotly_relayout", tickAgain);
+      drawn = true;
       say(view);
     }
 
-    section.querySelector(".controls").addEventListener("change", draw);
+    for (const controls of section.querySelectorAll(".controls")) controls.addEventListener("change", draw);
     for (const button of section.querySelectorAll("[data-all]")) {
       button.addEventListener("click", () => {
         for (const box of boxes) box.checked = !box.disabled && button.dataset.all !== "";
@@ -161,9 +211,11 @@
   for (const place of charts.keys()) observer.observe(place);
 
   // ... all of them for paper, ...
+  const folded = [...document.querySelectorAll(".verdicts details")];
   function paper(on) {
     if (printing === on) return;
     printing = on;
+    for (const one of folded) [one.open, one.before] = on ? [true, one.open] : [one.before, undefined];
     for (const one of charts.values()) one.draw();
   }
   addEventListener("beforeprint", () => paper(true));
@@ -173,14 +225,19 @@
   // ... and again when day turns to night.
   dark.addEventListener("change", () => { for (const one of charts.values()) one.redraw(); });
 
-  const variant = document.getElementById("page-variant");
-  variant?.addEventListener("change", () => {
-    const tally = new Map();
-    for (const row of document.querySelectorAll("#page-verdict-rows tr")) {
-      row.hidden = variant.value !== "" && row.dataset.variant !== variant.value;
-      if (!row.hidden) tally.set(row.dataset.verdict, (tally.get(row.dataset.verdict) ?? 0) + 1);
-    }
-    const counts = [...tally].map(([verdict, count]) => `${verdict}: ${count}`);
-    document.getElementById("page-tally").textContent = counts.join(", ");
-  });
+  // The list of contents says where the reader is; as a drawer, it closes when a section is chosen.
+  const contents = document.getElementById("page-contents");
+  if (contents) {
+    const links = new Map([...contents.querySelectorAll("a")].map((link) => [link.hash.slice(1), link]));
+    const seen = new Set();
+    const reading = new IntersectionObserver((entries) => {
+      for (const { target, isIntersecting } of entries) seen[isIntersecting ? "add" : "delete"](target.id);
+      const here = [...links.keys()].find((id) => seen.has(id));
+      for (const [id, link] of links) link.ariaCurrent = id === here ? "true" : null;
+    }, { rootMargin: "-20% 0px -60% 0px" });
+    for (const id of links.keys()) reading.observe(document.getElementById(id));
+    contents.addEventListener("click", (event) => {
+      if (event.target.closest("a") && contents.matches(":popover-open")) contents.hidePopover();
+    });
+  }
 })();

@@ -49,6 +49,7 @@ class Figure:
     log_y: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)  # of metrics, in words
     main: tuple[str, ...] = ()  # metrics in the table of final values
+    short: str = ""  # in the list of contents; without it, the title
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Verdict:
     variant: str
     verdict: str  # "holds", "fails" or "undecided"
     numbers: str  # the evidence
+    short: str = ""  # of where; without it, where
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,13 @@ class Gallery:
 @dataclass(frozen=True)
 class Page:
     title: str
-    introduction: str  # a blank line starts a paragraph
+    introduction: str  # what was run; a blank line starts a paragraph
     figures: tuple[Figure, ...]
     verdicts: tuple[Verdict, ...] = ()
     galleries: tuple[Gallery, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
+    answer: str = ""  # what came out, in one sentence
+    about: str = ""  # what one need not know first, in paragraphs
 
 
 def write(page: Page, folder: Path) -> Path:
@@ -111,13 +115,15 @@ def assemble(page: Page) -> str:
 
     parts = {name: resources.files("bilax.report").joinpath(name).read_text("utf-8") for name in _PARTS}
     plotly = required("plotly.offline").get_plotlyjs() if page.figures else ""
-    body = [sections.contents(page), sections.verdicts(page.verdicts)]
-    body += [sections.figure(figure) for figure in page.figures]
+    body = [sections.figure(figure) for figure in page.figures]
+    body += [sections.verdicts(page.verdicts)]
     body += [sections.gallery(gallery, number) for number, gallery in enumerate(page.galleries, 1)]
-    body += [sections.facts(page.facts)]
+    body += [sections.facts(page.facts, page.about)]
     return Template(parts["page.html"]).substitute(
         title=html.escape(page.title),
-        introduction=html.paragraphs(page.introduction),
+        contents=sections.contents(page),
+        introduction=html.paragraphs(page.introduction, class_="ran"),
+        answer=html.tag("p", page.answer, class_="answer") if page.answer else "",
         body=html.join(body),
         policy=content_policy([plotly, parts["page.js"]]),
         style=parts["page.css"],

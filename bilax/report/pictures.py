@@ -56,23 +56,27 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
 def _fill(sheet: Any, axis: Any, chart: Chart) -> None:
     figure, drawn = chart.figure, chart.curves(chart.x, chart.y)
     lines, names = [], []
+    start = curves.start(drawn) if figure.log_x else None
     for number, (label, style, curve) in enumerate(zip(chart.labels, chart.styles, drawn, strict=True)):
         if curve is None:
             continue
         # matplotlib measures dashes in widths of the line.
         dash = (0, tuple(part / 2 for part in style.dash)) if style.dash else "solid"
         points = max(1, round(len(curve.x) / 8))
+        x = np.where(curve.x == 0, start.place, curve.x) if start else curve.x
         lines += axis.plot(
-            curve.x, curve.middle, color=style.light, lw=1.8, ls=dash,
+            x, curve.middle, color=style.light, lw=1.8, ls=dash,
             marker=MARKERS[style.marker][0], markersize=5, markevery=(number % points, points),
         )  # fmt: skip
-        axis.fill_between(curve.x, curve.low, curve.high, color=style.light, alpha=0.14, lw=0)
+        axis.fill_between(x, curve.low, curve.high, color=style.light, alpha=0.14, lw=0)
         names.append(label)
     axis.set_xlabel(chart.label(chart.x), parse_math=False)
     axis.set_ylabel(chart.label(chart.y), parse_math=False)
     if figure.log_x:
-        axis.set_xscale("log", nonpositive="mask")  # the start, at 0, is not to be seen
+        axis.set_xscale("log", nonpositive="mask")
         _ticks(axis.xaxis)
+        if start:
+            _begin_at_zero(axis.xaxis, start)
     if figure.log_y:
         axis.set_yscale("log", nonpositive="mask")
         _ticks(axis.yaxis)
@@ -90,6 +94,21 @@ def _ticks(axis: Any) -> None:
         axis.set_major_locator(required("matplotlib.ticker").LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter("")
+
+
+def _begin_at_zero(axis: Any, start: curves.Start) -> None:
+    """Let the first tick of a logarithmic axis be 0, and have none between it and the first measurement."""
+    ticker = required("matplotlib.ticker")
+    name = axis.get_major_formatter()
+    low, high = axis.get_view_interval()
+    major, minor = (
+        [tick for tick in locator.tick_values(low, high) if start.first <= tick <= high]
+        for locator in (axis.get_major_locator(), axis.get_minor_locator())
+    )
+    axis.set_major_locator(ticker.FixedLocator([start.place, *major]))
+    axis.set_minor_locator(ticker.FixedLocator(minor))
+    axis.set_major_formatter(lambda value, place: "0" if value == start.place else name(value, place))
+    axis.set_minor_formatter("")
 
 
 def specimen(image: np.ndarray) -> str:

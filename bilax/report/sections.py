@@ -10,50 +10,63 @@ from bilax.report.page import Figure, Gallery, Page, Verdict
 from bilax.report.pictures import specimen
 from bilax.report.styles import MARKERS, Style
 
+BESIDE = 30  # letters of the longest name that is still put beside the curves
 _SIGNS = {"holds": "✓", "fails": "✗", "undecided": "?"}  # so that nothing is said by colour alone
 
 
 def contents(page: Page) -> Html:
-    """Return links to the sections."""
-    links = [("page-verdicts", "Verdicts")] if page.verdicts else []
-    links += [(figure.name, figure.title) for figure in page.figures]
+    """Return links to the sections: a side bar, or a drawer and what opens it."""
+    links = [(figure.name, figure.short or figure.title) for figure in page.figures]
+    links += [("page-verdicts", "Verdicts")] if page.verdicts else []
     links += [(f"page-gallery-{number}", gallery.title) for number, gallery in enumerate(page.galleries, 1)]
-    links += [("page-facts", "How this was made")] if page.facts else []
+    links += [("page-facts", "How this was made")] if page.facts or page.about else []
+    if len(links) < 2:
+        return Html("")
     items = [tag("li", tag("a", text, href=f"#{anchor}")) for anchor, text in links]
-    return tag("nav", tag("ol", *items), aria_label="On this page") if len(items) > 1 else Html("")
+    opens = tag("button", "☰ Contents", type="button", popovertarget="page-contents", class_="open-contents")
+    title = tag("p", "On this page", class_="title", aria_hidden="true")
+    nav = tag("nav", title, tag("ol", *items), id="page-contents", popover="auto", aria_label="On this page")
+    return join([opens, nav])
 
 
 def verdicts(some: tuple[Verdict, ...]) -> Html:
+    """Return a row for every claim, with a cell for every variant that says what each figure says."""
     if not some:
         return Html("")
     variants = list(dict.fromkeys(verdict.variant for verdict in some))
-    options = [tag("option", "all variants", value="")]
-    # By number, because a variant's name may be empty, and the empty value stands for all.
-    options += [tag("option", variant, value=number) for number, variant in enumerate(variants)]
-    rows = [
-        tag(
-            "tr",
-            tag("th", verdict.claim, scope="row"),
-            tag("td", _badge(verdict.verdict)),
-            tag("td", verdict.where),
-            tag("td", verdict.variant),
-            tag("td", verdict.numbers),
-            data_variant=variants.index(verdict.variant),
-            data_verdict=verdict.verdict,
-        )
-        for verdict in some
-    ]
-    choice = tag("label", "Variant ", tag("select", *options, id="page-variant", aria_controls="page-verdict-rows"))
+    rows = []
+    for claim in dict.fromkeys(verdict.claim for verdict in some):
+        mine = [verdict for verdict in some if verdict.claim == claim]
+        cells = []
+        for variant in variants:
+            found = [one for one in mine if one.variant == variant]
+            cells.append(tag("td", *(_finding(one) for one in found), data_variant=variant))
+        rows.append(tag("tr", tag("th", tag("p", claim), _evidence(mine), scope="row"), *cells))
+    decided = any(verdict.verdict in ("holds", "fails") for verdict in some)
+    tally = tag("span", _tally(verdict.verdict for verdict in some), class_="tally")
     return tag(
         "section",
         tag("h2", "Verdicts", id="page-verdicts-title"),
-        tag("div", choice, class_="controls") if len(variants) > 1 else "",
-        tag("p", _tally(verdict.verdict for verdict in some), id="page-tally", aria_live="polite", class_="remark"),
-        _table(("Claim", "Verdict", "Where", "Variant", "Evidence"), rows, "Verdicts", id="page-verdict-rows"),
+        tag(
+            "details",
+            tag("summary", "One row per claim: ", tally),
+            _table(("Claim", *variants), rows, "Verdicts", id="page-verdict-rows"),
+            open=decided,
+        ),
         id="page-verdicts",
         class_="verdicts",
         aria_labelledby="page-verdicts-title",
     )
+
+
+def _finding(verdict: Verdict) -> Html:
+    where = tag("span", verdict.short or verdict.where, class_="where")
+    return tag("div", where, " ", _badge(verdict.verdict), class_="finding")
+
+
+def _evidence(some: list[Verdict]) -> Html:
+    entries = [join([tag("dt", f"{one.where}, {one.variant}"), tag("dd", one.numbers)]) for one in some if one.numbers]
+    return tag("details", tag("summary", "Numbers"), tag("dl", *entries)) if entries else Html("")
 
 
 def figure(shown: Figure) -> Html:
@@ -62,11 +75,14 @@ def figure(shown: Figure) -> Html:
     if chart.empty:
         body = tag("p", "There are no measurements to draw.", class_="empty")
     else:
+        # Names beside the curves if they are short enough to stand in a column, and else below.
+        beside = max(map(len, chart.labels)) <= BESIDE
+        place = tag("div", class_="chart", role="group", aria_label=shown.title)
         body = join(
             [
-                _controls(chart),
-                tag("div", class_="chart", role="group", aria_label=shown.title),
+                tag("div", place, _legend(chart), class_="picture beside" if beside else "picture"),
                 tag("p", class_="remark", aria_live="polite"),
+                _controls(chart),
                 data(chart.payload()),
             ]
         )
@@ -74,7 +90,7 @@ def figure(shown: Figure) -> Html:
     head = tag("h2", shown.title, id=title)
     return tag(
         "section",
-        tag("div", head, paragraphs(shown.caption), body, spread, class_="together"),
+        tag("div", head, paragraphs(shown.caption, class_="caption"), body, spread, class_="together"),
         _finals(chart),
         _recipes(chart),
         id=shown.name,
@@ -83,23 +99,28 @@ def figure(shown: Figure) -> Html:
     )
 
 
-def _controls(chart: Chart) -> Html:
-    axes, metrics = chart.columns
-    legend = [
-        tag("legend", "Curves"),
+def _legend(chart: Chart) -> Html:
+    buttons = tag(
+        "span",
         tag("button", "all", type="button", data_all="1", aria_label="Show all curves"),
         tag("button", "none", type="button", data_all="", aria_label="Hide all curves"),
-    ]
+        class_="buttons",
+    )
+    entries = []
     for number, (label, style, some) in enumerate(zip(chart.labels, chart.styles, chart.runs, strict=True)):
         box = tag("input", type="checkbox", name="method", value=number, checked=bool(some), disabled=not some)
-        legend.append(tag("label", box, _swatch(style), tag("span", label), class_="method"))
+        entries.append(tag("label", box, _swatch(style), tag("span", label), class_="method"))
+    return tag("fieldset", tag("legend", "Curves"), *entries, buttons, class_="controls methods")
+
+
+def _controls(chart: Chart) -> Html:
+    axes, metrics = chart.columns
     return tag(
         "div",
-        _select("x", "Horizontal axis", axes, chart),
         _select("y", "Vertical axis", metrics, chart),
-        _checkbox("log_x", "log x", chart.figure.log_x),
         _checkbox("log_y", "log y", chart.figure.log_y),
-        tag("fieldset", *legend, class_="methods"),
+        _select("x", "Horizontal axis", axes, chart),
+        _checkbox("log_x", "log x", chart.figure.log_x),
         class_="controls",
         role="group",
         aria_label=f"What is drawn in {chart.figure.title}",
@@ -185,17 +206,21 @@ def gallery(shown: Gallery, number: int) -> Html:
     )
 
 
-def facts(some: tuple[tuple[str, str], ...]) -> Html:
-    if not some:
+def facts(some: tuple[tuple[str, str], ...], about: str = "") -> Html:
+    if not some and not about:
         return Html("")
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", value)) for name, value in some]
     head = tag("h2", "How this was made", id="page-facts-title")
-    inside = _scroll(tag("table", tag("tbody", *rows)), "How this was made")
-    return tag("section", head, inside, id="page-facts", class_="facts", aria_labelledby="page-facts-title")
+    inside = _scroll(tag("table", tag("tbody", *rows)), "How this was made") if rows else ""
+    return tag(
+        "section", head, paragraphs(about), inside, id="page-facts", class_="facts", aria_labelledby="page-facts-title"
+    )
 
 
 def _table(heads, rows: list[Html], caption: str, **attributes) -> Html:
-    head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in heads)))
+    # A head of several words has room for two of them, so that it does not become a column of words.
+    cells = [tag("th", text, scope="col", class_="long" if len(text.split()) > 2 else None) for text in heads]
+    head = tag("thead", tag("tr", *cells))
     return _scroll(tag("table", tag("caption", caption), head, tag("tbody", *rows, **attributes)), caption)
 
 

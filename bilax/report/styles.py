@@ -26,7 +26,7 @@ COLOURS = (
     ("#332288", "#8d5dfb"),
     ("#00a63f", "#a9eb3d"),
 )
-DASHES = ((), (8, 3), (2, 2), (9, 3, 2, 3), (14, 4))
+DASHES = ((), (8, 3), (2, 2), (9, 3, 2, 3), (14, 3, 2, 3, 2, 3))
 MARKERS = {  # plotly's name -> matplotlib's, and a path around (0, 0) for the legend
     "circle": ("o", "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z"),
     "square": ("s", "M-3.5-3.5h7v7h-7z"),

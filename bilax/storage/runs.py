@@ -22,6 +22,15 @@ MANIFEST, ROWS, ARRAYS = "manifest.json", "rows.jsonl", "arrays.npz"
 FINISHED = ("done", "converged", "timeout", "diverged", "stopped")
 
 
+def in_words(status: str) -> str:
+    """Return a status as people read it.
+
+    >>> in_words("timeout"), in_words("done")
+    ('budget used', 'done')
+    """
+    return "budget used" if status == "timeout" else status
+
+
 class Record:
     """One run on disk. Where a finished one is already, it is written beside it, and takes its place when complete."""
 
