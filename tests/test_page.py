@@ -27,7 +27,7 @@ def written(tmp_path_factory):
         example("fig1"),
         example("fig2", (EVIL, "VRBO", "MRBO"), x="k", y="norm_v", log_y=True),
         example("fig3", ("VRBO", LONG, LONG + "s"), log_x=True),
-        example("fig4"),
+        example("fig4", tuple(f"method {number}" for number in range(24))),
     )
     page = Page(
         EVIL,
@@ -216,6 +216,12 @@ def test_the_first_screen_says_what_was_run_and_the_answer_and_shows_the_curves(
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
+def test_names_of_many_curves_are_no_longer_than_the_chart(page):
+    chart, names = (page.locator(f"#fig4 {part}").bounding_box() for part in (".chart", ".methods"))
+    assert names["y"] + names["height"] <= chart["y"] + chart["height"] <= chart["y"] + 440
+    assert chart["x"] + chart["width"] <= names["x"] + 10
+
+
 def test_a_method_looks_the_same_in_every_figure(page):
     looks = """f => {
         const section = document.getElementById(f), chart = section.querySelector(".chart");
@@ -260,9 +266,12 @@ NARROW = """() => {
     const found = [];
     for (const e of document.querySelectorAll("th, td, caption, label, a, h1, h2, p, summary, dt, dd, .where, .badge")) {
         if (!e.checkVisibility() || [...e.children].some(c => getComputedStyle(c).display === "block")) continue;
-        const range = document.createRange();
-        range.selectNodeContents(e);
-        const lines = new Set([...range.getClientRects()].map(box => Math.round(box.bottom / 6))).size;
+        const walker = document.createTreeWalker(e, NodeFilter.SHOW_TEXT), range = document.createRange(), ends = [];
+        while (walker.nextNode()) {
+            range.selectNode(walker.currentNode);
+            ends.push(...[...range.getClientRects()].map(box => Math.round(box.bottom / 6)));
+        }
+        const lines = new Set(ends).size;
         const letters = e.textContent.trim().length;
         if (lines > 2 && letters / lines < 8) found.push(`${e.tagName} ${lines} lines: ${e.textContent}`);
     }

@@ -13,6 +13,7 @@ from report_example import EVIL, INF, NAN, example, methods, table
 from bilax.report import Figure, Gallery, Page, Specimen, curves, html, write
 from bilax.report.chart import Chart
 from bilax.report.page import assemble
+from bilax.report.pictures import _fill
 
 
 def payload(text):
@@ -93,6 +94,32 @@ def test_pictures_are_written_and_the_same_every_time(tmp_path):
             assert one.startswith(magic)
             assert len(one) > 5000
             assert one == two
+
+
+@pytest.mark.parametrize(
+    "names", [("MRBO", "VRBO"), [f"mrbo[gamma={10**i},lam=1,c1=0.5,c2=0.5,m=1000]" for i in range(9)]]
+)
+def test_the_legend_of_a_picture_is_inside_it(names):
+    from matplotlib.figure import Figure as Sheet
+
+    sheet = Sheet(figsize=(7.5, 5), layout="constrained")
+    _fill(sheet, sheet.add_subplot(), Chart(example(names=names)))
+    sheet.draw_without_rendering()
+    legend = sheet.legends[0].get_window_extent()
+    assert legend.x0 >= 0
+    assert legend.x1 <= sheet.bbox.width
+
+
+def test_the_first_tick_of_a_logarithmic_picture_is_zero():
+    from matplotlib.figure import Figure as Sheet
+
+    sheet = Sheet()
+    axis = sheet.add_subplot()
+    _fill(sheet, axis, Chart(example(log_x=True)))
+    sheet.draw_without_rendering()
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["0", "1", "2", "5", "10"]
+    left, _ = axis.get_xlim()
+    assert left < min(line.get_xdata()[0] for line in axis.get_lines()) == axis.get_xticks()[0]
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from html import escape as _escape
 from typing import Any
 
-_VOID = {"input", "img", "br"}
+_VOID = {"input", "img", "br", "wbr"}
 
 
 class Html(str):

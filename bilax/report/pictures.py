@@ -2,6 +2,7 @@
 
 import base64
 import io
+import math
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ _STYLE: dict[str, Any] = {
     "pdf.fonttype": 42,  # letters stay letters, as publishers ask
 }
 _RESOLUTION = 150
+_WIDEST = 84  # letters of a legend
 # Without the date, the same runs give the same file.
 _METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
 
@@ -37,7 +39,8 @@ def draw(figure: Figure, folder: Path) -> list[Path]:
     chart = Chart(figure)
     with matplotlib.rc_context(_STYLE):
         # Not by pyplot: it would keep the figure, and choose a window to show it in.
-        sheet = figures.Figure(figsize=(7.5, 5), layout="constrained")
+        rows = math.ceil(len(figure.methods) / _columns(chart))
+        sheet = figures.Figure(figsize=(7.5, 5 + 0.22 * max(0, rows - 3)), layout="constrained")
         axis = sheet.add_subplot()
         # A dollar is a dollar, not the start of a formula.
         axis.set_title(textwrap.fill(figure.title, 80), fontsize=11, loc="left", pad=12, parse_math=False)
@@ -82,9 +85,17 @@ def _fill(sheet: Any, axis: Any, chart: Chart) -> None:
         _ticks(axis.yaxis)
     elif view := curves.view(drawn):
         axis.set_ylim(view)
-    legend = sheet.legend(lines, names, loc="outside lower center", ncols=3, frameon=False, handlelength=3.2)
+    names = [textwrap.fill(name, _WIDEST) for name in names]
+    columns = _columns(chart)
+    legend = sheet.legend(lines, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3.2)
     for text in legend.get_texts():
         text.set_parse_math(False)
+
+
+def _columns(chart: Chart) -> int:
+    """Return how many columns of names are as wide as the picture, or narrower."""
+    longest = max(map(len, chart.labels), default=0)
+    return next((columns for columns in (4, 3, 2) if longest <= _WIDEST / columns - 8), 1)
 
 
 def _ticks(axis: Any) -> None:

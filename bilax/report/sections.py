@@ -11,6 +11,7 @@ from bilax.report.pictures import specimen
 from bilax.report.styles import MARKERS, Style
 
 BESIDE = 30  # letters of the longest name that is still put beside the curves
+MANY = 14  # curves whose names stand in two columns
 _SIGNS = {"holds": "✓", "fails": "✗", "undecided": "?"}  # so that nothing is said by colour alone
 
 
@@ -43,13 +44,14 @@ def verdicts(some: tuple[Verdict, ...]) -> Html:
             cells.append(tag("td", *(_finding(one) for one in found), data_variant=variant))
         rows.append(tag("tr", tag("th", tag("p", claim), _evidence(mine), scope="row"), *cells))
     decided = any(verdict.verdict in ("holds", "fails") for verdict in some)
-    tally = tag("span", _tally(verdict.verdict for verdict in some), class_="tally")
+    tally = f" In all figures and variants: {_tally(sorted(verdict.verdict for verdict in some))}."
+    count = f"{len(rows)} {'claim' if len(rows) == 1 else 'claims'}."
     return tag(
         "section",
         tag("h2", "Verdicts", id="page-verdicts-title"),
         tag(
             "details",
-            tag("summary", "One row per claim: ", tally),
+            tag("summary", count, tag("span", tally, class_="tally")),
             _table(("Claim", *variants), rows, "Verdicts", id="page-verdict-rows"),
             open=decided,
         ),
@@ -109,8 +111,14 @@ def _legend(chart: Chart) -> Html:
     entries = []
     for number, (label, style, some) in enumerate(zip(chart.labels, chart.styles, chart.runs, strict=True)):
         box = tag("input", type="checkbox", name="method", value=number, checked=bool(some), disabled=not some)
-        entries.append(tag("label", box, _swatch(style), tag("span", label), class_="method"))
-    return tag("fieldset", tag("legend", "Curves"), *entries, buttons, class_="controls methods")
+        entries.append(tag("label", box, _swatch(style), tag("span", _breakable(label)), class_="method"))
+    kind = "controls methods many" if len(entries) > MANY else "controls methods"
+    return tag("fieldset", tag("legend", "Curves"), *entries, buttons, class_=kind)
+
+
+def _breakable(label: str) -> Html:
+    """Return a label that may go on in the next line after a comma, rather than inside a number."""
+    return join(label.replace(",", ",\0").split("\0"), tag("wbr"))
 
 
 def _controls(chart: Chart) -> Html:
@@ -155,7 +163,7 @@ def _finals(chart: Chart) -> Html:
     rows = []
     for method, style, some in zip(chart.figure.methods, chart.styles, chart.runs, strict=True):
         cells = [_value(curves.last(some, column)) for column in shown] + [str(len(some))]
-        inside = [tag("th", _swatch(style), method.name, scope="row")]
+        inside = [tag("th", _swatch(style), _breakable(method.name), scope="row")]
         inside += [tag("td", cell, class_="number") for cell in cells]
         if status:
             ends = [str(run["status"][-1]) for run in some]
