@@ -43,7 +43,7 @@ def test_several_figures_say_who_ends_best_how_often(tmp_path):
     page = pages.page(tmp_path)
     assert page.title == "2 methods on 3 problems"
     assert page.answer == "MRBO ends best in 2 of 3 figures."
-    assert answer(page.figures[1:]) == "in each of 2 figures another method ends best"
+    assert answer(page.figures[1:]) == "In each of 2 figures another method ends best"
     assert answer(page.figures[1:] * 2) == "VRBO and MRBO end best in 2 of 4 figures each"
     assert answer(()) == ""
 

@@ -20,7 +20,7 @@ def answer(figures: Sequence[Figure]) -> str:
     wins = Counter(order[0][0].partition("[")[0] for _, order in ranked)  # without the setting
     most = max(wins.values())
     if most == 1:
-        return f"in each of {len(ranked)} figures another method ends best"
+        return f"In each of {len(ranked)} figures another method ends best"
     best = [name for name, count in wins.items() if count == most]
     if len(best) == 1:
         return f"{best[0]} ends best in {most} of {len(ranked)} figures"
