@@ -2,6 +2,7 @@
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 __version__ = "0.2.0"
 
@@ -23,6 +24,15 @@ _EXPORTS = {
     "History": "bilax.results",
     "Info": "bilax.algorithms",
     "ALGORITHMS": "bilax.algorithms",
+}
+_MOVED = {  # since 0.2; to be removed in 0.3
+    "keys": "bilax.sampling.keys",
+    "sampler": "bilax.sampling.samplers",
+    "runner": "bilax.running.solve",
+    "loop": "bilax.running.loop",
+    "sweeps": "bilax.running.sweep",
+    "tree": "bilax.numerics.tree",
+    "products": "bilax.numerics.matmuls",
 }
 _SUBPACKAGES = (
     "algorithms",
@@ -70,6 +80,9 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_EXPORTS[name]), name)
     if name in _SUBPACKAGES:
         return import_module(f"bilax.{name}")
+    if name in _MOVED:
+        warn(f"bilax.{name} has moved: use {_MOVED[name]}", DeprecationWarning, stacklevel=2)
+        return import_module(_MOVED[name])
     if name == "__all__":
         return [*_EXPORTS, *_methods(), *_SUBPACKAGES, "__version__"]
     if not name.startswith("_") and name in _methods():

@@ -178,3 +178,9 @@ def test_algorithm_files_are_short():
         code = [line for line in listing.splitlines() if line.strip() and not line.startswith(("from ", "import "))]
         of_this = len(code) / source.count("about = About(")
         assert of_this <= 80, f"{cls.__name__} has {of_this} lines"
+
+
+@pytest.mark.parametrize("name", bilax._MOVED)
+def test_what_has_moved_is_still_found_and_says_where(name):
+    with pytest.warns(DeprecationWarning, match=f"bilax.{name} has moved: use bilax"):
+        assert getattr(bilax, name).__name__ == bilax._MOVED[name]

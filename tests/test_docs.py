@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import bilax
 from bilax.cli.catalogue import markdown
 
 ROOT = Path(__file__).parent.parent
@@ -35,6 +36,16 @@ def test_the_quickstart_is_short_and_on_the_first_screens():
     assert "make demo" in head
     assert "make test" in head
     assert "docs/images/demo.png" in head
+
+
+def test_the_figures_of_the_first_page_are_those_of_the_others():
+    (slower,) = re.findall(
+        r"take ([\d.]+) times as long with independent samples and ([\d.]+)\s+times with blocks", README
+    )
+    performance = (ROOT / "docs" / "performance.md").read_text()
+    (means,) = re.findall(r"\| geometric mean \|  \| ([\d.]+) \| ([\d.]+) \|", performance)
+    assert slower == means
+    assert f"{len(bilax.ALGORITHMS)} in all" in README
 
 
 @pytest.mark.slow
