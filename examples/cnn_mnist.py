@@ -123,10 +123,10 @@ def main(quick=False, picture=None, json=None):
     table.row("the trusted images alone", accuracy(sure, trusted_rows))
     table.row("the true labels, if they were known", accuracy(sure, all_with(data.true_labels)))
 
-    method = bilax.Reverse(alpha=optax.adam(0.1), beta=0.1, T=10, S=50)
+    method = bilax.Reverse(alpha=optax.adam(0.3), beta=0.1, T=10, S=50)
     found = {}
     for name, (network_, logits_) in networks.items():
-        found[name] = bilax.solve(problem_of(network_, logits_, data), method, steps=steps).x
+        found[name] = bilax.solve(problem_of(network_, logits_, data), method, steps=steps, every=steps).x
         right = accuracy(found[name], all_with(data.labels))
         table.row(f"reverse, {name}", right, auroc(-np.asarray(found[name]), data.corrupted), bilevel=True)
     for x in found.values():

@@ -86,9 +86,9 @@ def main(quick=False, picture=None, json=None):
         {name: values[:, part] for name, values in new.items()} for part in (slice(POINTS), slice(POINTS, None))
     )
 
-    def error(x, heads=None):
+    def error(x):
         """Of heads that are fitted to 10 points of each of 200 new tasks, at 100 other points."""
-        return jnp.mean(errors(x, fitted_heads(x, given) if heads is None else heads, hidden))
+        return jnp.mean(errors(x, fitted_heads(x, given), hidden))
 
     x0 = network(0)
     start = {"layers": x0, "head": jnp.zeros(HIDDEN)}
