@@ -76,9 +76,9 @@ def one_seed(seed, steps):
     validated = jax.vmap(lambda x: outer_loss(x, trained(x), validation))(grid)
 
     problem = bilax.Problem(outer_loss, MODEL.inner_loss, validation, train, second_derivatives=MODEL)
-    method = bilax.AIDCG(alpha=optax.adam(0.2), beta=ADAM, T=20, N=40, S=SAMPLES)
+    method = bilax.AIDCG(alpha=optax.adam(0.1), beta=ADAM, T=20, N=40, S=SAMPLES)
     outer_steps = (FITS - 2) * steps // (method.T + 2 * method.N + 2)
-    start = jnp.full(len(y0), -6.5)
+    start = jnp.full(len(y0), -5.0)
     learned = done(bilax.solve(problem, method, start, trained(start), steps=outer_steps, sampler="full"))
     ways = {"no decay": jnp.full(len(y0), -jnp.inf), "one, by grid": grid[jnp.argmin(validated)], "learned": learned.x}
     found = {}
