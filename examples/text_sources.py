@@ -69,7 +69,7 @@ def inner_loss(x, y, batch):
 
 
 def main(quick=False, picture=None, json=None):
-    rows, outer_steps, plain_steps = (500, 15, 150) if quick else (1_500, 30, 300)
+    rows, outer_steps, plain_steps = (500, 15, 150) if quick else (1_000, 20, 200)
     texts = {group: rows_of(group, "train") for group in SOURCES}
     space = texts[SOURCES[0]]
     trusted, texts[SOURCES[0]] = space[:TRUSTED], space[TRUSTED:]
