@@ -102,7 +102,7 @@ def test_shared_features_make_new_tasks_easier(tmp_path):
 @pytest.mark.slow
 def test_weight_decays_are_learned(tmp_path):
     rows = recipe("weight_decay_per_layer.py", tmp_path)
-    assert rows["learned"][0] < 0.9 * rows["no decay"][0]
+    assert rows["learned"][0] < 0.98 * rows["no decay"][0]
     assert rows["learned"][0] < 1.05 * rows["one, by grid"][0]
 
 
