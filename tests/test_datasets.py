@@ -309,12 +309,86 @@ def test_mnist():
     np.testing.assert_array_equal(task.true_labels, other.true_labels)
 
 
+# CIFAR-10
+
+
+@pytest.fixture
+def cifar(monkeypatch, tmp_path):
+    """A folder of the user's with the first training file and the test file. Returns it, and what they hold."""
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    rows = RNG.integers(256, size=(10_000, 3073), dtype=np.uint8)
+    rows[:, 0] %= 10
+    for name in ("data_batch_1.bin", "test_batch.bin"):
+        (folder / name).write_bytes(rows.tobytes())
+    monkeypatch.setenv("BILAX_DATA_DIR", str(tmp_path))
+    return folder, rows
+
+
+def test_cifar10_from_one_training_file(cifar):
+    _, rows = cifar
+    assert datasets.cifar10_batches() == ("data_batch_1.bin",)
+    task = datasets.cifar10(0.4, train=50, trusted=10, test=20, seed=3)
+    assert task.features.shape == (50, 3073)
+    assert task.corrupted.sum() == 20
+    np.testing.assert_array_equal(task.true_labels, rows[:50, 0])
+    np.testing.assert_array_equal(task.trusted_labels, rows[50:60, 0])
+    np.testing.assert_array_equal(task.test_labels, rows[:20, 0])
+    red, _, blue = rows[0, 1:].reshape(3, 32, 32) / 255
+    image = task.features[0, :-1].reshape(32, 32, 3)
+    np.testing.assert_allclose(image[..., 0], (red - 0.4914) / 0.247, atol=1e-5)
+    np.testing.assert_allclose(image[..., 2], (blue - 0.4465) / 0.2616, atol=1e-5)
+
+
+def test_cifar10_takes_the_training_files_that_are_there(cifar):
+    folder, rows = cifar
+    with pytest.raises(
+        ValueError, match="holds 10,000 training images, in 1 of 5 files; train = 10000 and trusted = 5"
+    ):
+        datasets.cifar10(train=10_000, trusted=5)
+    (folder / "data_batch_3.bin").write_bytes(rows[::-1].tobytes())
+    assert datasets.cifar10_batches() == ("data_batch_1.bin", "data_batch_3.bin")
+    task = datasets.cifar10(train=10_000, trusted=5, test=1)
+    np.testing.assert_array_equal(task.trusted_labels, rows[::-1][:5, 0])
+
+
+def test_cifar10_refuses_what_is_missing_or_broken(cifar):
+    folder, rows = cifar
+    with pytest.raises(ValueError, match=r"CIFAR-10 has 10,000 test images; test = 0"):
+        datasets.cifar10(test=0)
+    wrong = rows.copy()
+    wrong[7, 0] = 200
+    (folder / "data_batch_1.bin").write_bytes(wrong.tobytes())
+    with pytest.raises(ValueError, match=r"data_batch_1.bin is damaged.*image 7 has the label 200, and there are 10"):
+        datasets.cifar10()
+    (folder / "data_batch_1.bin").write_bytes(rows.tobytes()[:-1])
+    with pytest.raises(ValueError, match=r"it has 30,729,999 bytes, a file of CIFAR-10 has 30,730,000\. Replace it"):
+        datasets.cifar10()
+    (folder / "data_batch_1.bin").unlink()
+    (folder / "test_batch.bin").unlink()
+    with pytest.raises(
+        FileNotFoundError, match=r"lacks data_batch_1.bin and test_batch.bin\. Put the files of CIFAR-10"
+    ):
+        datasets.cifar10()
+
+
+@needs_data
+def test_cifar10_itself():
+    task = datasets.cifar10()
+    assert task.features.shape == (9_000, 3073)
+    assert np.abs(task.features[:, :-1].mean()) < 0.05
+    assert np.bincount(task.test_labels).tolist() == [1_000] * 10
+
+
 # What is there
 
 
 def test_status_of_own_files(own):
-    digits, mnist, newsgroups, ijcnn1, covtype = datasets.status()
-    assert ijcnn1.state == covtype.state == "missing"
+    digits, mnist, newsgroups, ijcnn1, covtype, cifar10 = datasets.status()
+    assert ijcnn1.state == covtype.state == cifar10.state == "missing"
+    assert cifar10.remedy.startswith(
+        f"put data_batch_1.bin and test_batch.bin into {own.parent / 'cifar-10-batches-bin'}"
+    )
     assert digits == ("digits", "present", "in scikit-learn", "")
     assert mnist == ("mnist", "present", str(own), "")
     assert newsgroups[:3] == ("newsgroups", "missing", str(own.parent / "sklearn"))
@@ -328,7 +402,7 @@ def test_status_of_own_files(own):
 def test_status_of_the_cache(small, mirror):
     asked = mirror("good")
     before = datasets.status()
-    assert [entry.state for entry in before] == ["present", "missing", "missing", "missing", "missing"]
+    assert [entry.state for entry in before] == ["present"] + ["missing"] * 5
     assert before[1].remedy == 'python -c "import bilax; bilax.datasets.mnist()"'
     assert before[2].remedy == 'python -c "import bilax; bilax.datasets.newsgroups()"'
     assert asked == []
@@ -343,12 +417,12 @@ def test_status_without_the_extra(monkeypatch):
     monkeypatch.delenv("BILAX_DATA_DIR", raising=False)
     assert [(entry.state, entry.remedy) for entry in datasets.status()] == [
         ("missing", "pip install 'bilax[data]'")
-    ] * 5
+    ] * 6
 
 
 @needs_data
 def test_status_of_the_real_data():
-    assert [entry.state for entry in datasets.status()] == ["present"] * 5
+    assert [entry.state for entry in datasets.status()] == ["present"] * 6
 
 
 def test_the_digits_are_those_of_scikit_learn_wherever_their_file_lies(monkeypatch):

@@ -18,7 +18,7 @@ def filled(markdown: str, uri: str) -> str:
 
 
 def examples() -> list[Path]:
-    return sorted((ROOT / "examples").glob("*.py"))
+    return sorted((ROOT / "examples").glob("[!_]*.py"))
 
 
 def gallery() -> str:

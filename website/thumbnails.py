@@ -1,6 +1,8 @@
 """Draw the pictures of the gallery, by running the examples: all of them, or those that are named.
 
 python website/thumbnails.py [NAME ...]
+
+Those that have a quick mode (they share _recipe.py) run in it.
 """
 
 import subprocess
@@ -21,7 +23,8 @@ def draw(names: list[str]) -> None:
             continue
         print(path.name, flush=True)
         with tempfile.TemporaryDirectory() as folder:  # some leave files where they run
-            subprocess.run([sys.executable, path, "--picture", "picture.png"], cwd=folder, check=True)
+            quick = ["--quick"] if "from _recipe import" in path.read_text() else []
+            subprocess.run([sys.executable, path, *quick, "--picture", "picture.png"], cwd=folder, check=True)
             shrink(Path(folder, "picture.png"), THUMBNAILS / f"{path.stem}.png")
 
 

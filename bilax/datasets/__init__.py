@@ -1,6 +1,7 @@
 """Real data, ready for the problems."""
 
 from bilax.datasets.availability import Status, status
+from bilax.datasets.cifar10 import cifar10, cifar10_batches
 from bilax.datasets.digits import digit_documents, digits
 from bilax.datasets.mnist import mnist
 from bilax.datasets.newsgroups import Documents, newsgroups
@@ -11,6 +12,8 @@ __all__ = [
     "Documents",
     "Split",
     "Status",
+    "cifar10",
+    "cifar10_batches",
     "covtype",
     "digit_documents",
     "digits",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
+from bilax.datasets.cifar10 import BATCHES, PART, SIZE, SOURCE, TEST
 from bilax.datasets.mnist import FILES, MIRRORS
 from bilax.datasets.newsgroups import COUNTS, TEXTS
 from bilax.datasets.store import INSTALL, folder, own_folder
@@ -30,7 +31,7 @@ def status() -> list[Status]:
     """Say of every data set whether it is there, where it is or would be, and how to get it.
 
     >>> [entry.name for entry in status()]
-    ['digits', 'mnist', 'newsgroups', 'ijcnn1', 'covtype']
+    ['digits', 'mnist', 'newsgroups', 'ijcnn1', 'covtype', 'cifar10']
     """
     sklearn = find_spec("sklearn") is not None
     digits = Status("digits", "present", "in scikit-learn", "")
@@ -45,10 +46,13 @@ def status() -> list[Status]:
         "ijcnn1", "ijcnn1", {file.name: file.size for file in IJCNN1}, f"download them from {IJCNN1_MIRRORS[0]}"
     )
     covtype = _files("covtype", "covtype", {COVTYPE.name: COVTYPE.size}, f"download it from {COVTYPE_MIRRORS[0]}")
+    cifar10 = _files("cifar10", PART, {BATCHES[0]: SIZE, TEST: SIZE}, f"download them from {SOURCE}")
+    if cifar10.state == "missing" and cifar10.remedy != INSTALL:  # it is never fetched
+        cifar10 = cifar10._replace(remedy=f"put {BATCHES[0]} and {TEST} into {cifar10.where}, from {SOURCE}")
     if not sklearn:
         needing = (digits, newsgroups, ijcnn1)
         digits, newsgroups, ijcnn1 = (entry._replace(state="missing", remedy=INSTALL) for entry in needing)
-    return [digits, mnist, newsgroups, ijcnn1, covtype]
+    return [digits, mnist, newsgroups, ijcnn1, covtype, cifar10]
 
 
 def _files(name: str, part: str, sizes: Mapping[str, int | None], source: str) -> Status:
