@@ -1,6 +1,8 @@
 """The field's benchmark: its problems against finite differences, its recipes, searches, runs and ranking."""
 
+import json
 import re
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -10,14 +12,12 @@ from typer.testing import CliRunner
 
 import bilax
 from bilax import datasets, settings
-from bilax.benchmark import runs
+from bilax.benchmark import ranking, runs
 from bilax.benchmark.methods import GRIDS, METHODS, PUBLISHED, TASKS, methods_for
 from bilax.cli.app import app
-from bilax.experiments.pages import StoredRun
 from bilax.experiments.tasks import Task
 from bilax.problems import benchmark
 from bilax.problems.split import Split
-from bilax.storage.files import write_text
 
 KINDS = {
     "feature": (benchmark.penalty_per_feature, benchmark.exact_penalty_per_feature),
@@ -105,24 +105,20 @@ def test_every_method_has_a_recipe_and_every_published_step_is_of_one():
     assert "STABLE" not in methods_for(Task("covtype"))
 
 
-def stored(folder, method, ends):
-    for seed, value in enumerate(ends):
-        place = folder / f"{method}{seed}"
-        place.mkdir()
-        write_text(place / "rows.jsonl", f'{{"k": 1, "gap": {value}}}\n')
-        yield StoredRun(place, {"method": method, "status": "timeout"})
+def ended(method, values):
+    return [{"method": method, "status": "timeout", "gap": value} for value in values]
 
 
-def test_a_place_is_claimed_only_where_bands_part(tmp_path):
+def test_a_place_is_claimed_only_where_bands_part():
     some = [
-        *stored(tmp_path, "first", [1.0, 1.1, 1.2]),
-        *stored(tmp_path, "second", [2.0, 3.0, 4.0]),
-        *stored(tmp_path, "near", [2.5, 3.5, 4.5]),
+        *ended("first", [1.0, 1.1, 1.2]),
+        *ended("second", [2.0, 3.0, 4.0]),
+        *ended("near", [2.5, 3.5, 4.5]),
+        {"method": "gone", "status": "diverged", "gap": 0.1},
     ]
-    some.append(StoredRun(tmp_path / "first0", {"method": "gone", "status": "diverged"}))
-    places = {place.method: (place.first, place.last) for place in runs.ranking(some)}
+    places = {place.method: (place.first, place.last) for place in ranking.ranking(some)}
     assert places == {"first": (1, 1), "second": (2, 3), "near": (2, 3), "gone": (4, 4)}
-    assert "| 2 to 3 | second | 3 | 2 to 4 | 3 |" in runs.markdown("a problem", runs.ranking(some))
+    assert "| 2 to 3 | second | 3 | 2 to 4 | 3 |" in ranking.markdown("a problem", ranking.ranking(some))
 
 
 @pytest.mark.slow
@@ -137,6 +133,12 @@ def test_the_command_shows_a_problem_quickly_and_goes_on(tmp_path):
     again = CliRunner().invoke(app, arguments)
     assert again.exit_code == 0
     assert before == {path: path.stat().st_mtime for path in before}
+
+
+def test_the_page_is_what_the_stored_endings_give():
+    folder = Path(__file__).parent.parent / "docs"
+    ends = [json.loads(line) for line in (folder / "measured" / "benchmark.jsonl").read_text().splitlines()]
+    assert ranking.told(ends) in (folder / "benchmark.md").read_text()
 
 
 @pytest.mark.slow

@@ -220,3 +220,17 @@ def test_under_vmap_over_rates():
     np.testing.assert_allclose(
         together[1], solve(PROBLEM, MRBO(gamma=0.1, lam=0.3, S=5, eta=0.2), steps=3).x, rtol=1e-12
     )
+
+
+def test_a_root_that_has_no_derivative_is_named():
+    """The inner gradient by the second variable is exactly 0, and Adam divides by the root of its square."""
+    problem = bilax.Problem(
+        lambda x, y, batch: jnp.sum((y - 1) ** 2) + 0 * jnp.sum(batch),
+        lambda x, y, batch: (y[0] - x[0]) ** 2 + 0 * y[1] * x[0] + 0 * jnp.sum(batch),
+        np.ones(4), np.ones(4), np.ones(1), np.zeros(2),
+    )  # fmt: skip
+    ended = bilax.solve(problem, bilax.Reverse(beta=optax.adam(0.1), T=2, S=2), steps=3)
+    assert ended.status == "diverged"
+    assert "eps_root=1e-8" in ended.message
+    cured = bilax.solve(problem, bilax.Reverse(beta=optax.adam(0.1, eps_root=1e-8), T=2, S=2), steps=3)
+    assert cured.status == "done"

@@ -14,6 +14,7 @@ from generated import THUMBNAILS, examples
 from PIL import Image
 
 LIMIT = 40_000  # bytes of a picture
+WIDTH = 640  # at most
 
 
 def draw(names: list[str]) -> None:
@@ -29,8 +30,10 @@ def draw(names: list[str]) -> None:
 
 
 def shrink(picture: Path, thumbnail: Path) -> None:
-    """Write a picture with a palette of colours, which takes half the bytes."""
-    Image.open(picture).convert("RGB").quantize(128).save(thumbnail, optimize=True)
+    """Write a small picture with a palette of colours, which takes half the bytes."""
+    image = Image.open(picture).convert("RGB")
+    image.thumbnail((WIDTH, WIDTH))
+    image.quantize(128).save(thumbnail, optimize=True)
     if thumbnail.stat().st_size > LIMIT:
         sys.exit(f"{thumbnail} has {thumbnail.stat().st_size} bytes; at most {LIMIT} are allowed. Draw less.")
 

@@ -163,7 +163,7 @@ def reproduce(
 
 
 def _benchmark(out: Path, seeds: int | None, budget: float | None, quick: bool, only: str, again: bool) -> None:
-    from bilax.benchmark import runs
+    from bilax.benchmark import ranking, runs
     from bilax.benchmark.methods import PUBLISHED, TASKS, methods_for
     from bilax.experiments.jobs import run_all
 
@@ -181,7 +181,9 @@ def _benchmark(out: Path, seeds: int | None, budget: float | None, quick: bool, 
         ends |= run_all(jobs, out, again=again, announce=announce)
         if "interrupted" in ends:
             break
-    write_text(out / "benchmark.md", runs.told(out))
+    found = ranking.endings(out)
+    write_text(out / "benchmark.md", ranking.told(found))
+    write_text(out / "benchmark.jsonl", ranking.as_lines(found))
     console.print(f"written: {escape(str(out / 'benchmark.md'))}", highlight=False)
     _write_report(out)
     if "interrupted" in ends:

@@ -173,5 +173,14 @@ def cause(before: Any, after: Any) -> str:
     what = f"{wrong} became NaN or infinite" if wrong else "the estimates are NaN or infinite"
     return (
         f"{what}, although no number was larger than {largest:.3g} before: look for a division by 0, or a logarithm or "
-        "a root of a negative number, in the losses or their gradients."
+        f"a root of a negative number, in the losses or their gradients.{_of_optimisers(after)}"
+    )
+
+
+def _of_optimisers(state: Any) -> str:
+    if not jax.tree.leaves(getattr(state, "y_memory", ())):
+        return ""
+    return (
+        " If the method differentiates through the steps of an optimiser (reverse): the root in Adam has an infinite "
+        "derivative where a gradient is exactly 0; optax.adam(..., eps_root=1e-8) has not."
     )
