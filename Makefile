@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export PYTHONUTF8 = 1
 
-.PHONY: dist help demo test test-slow check-method docs gallery lint bench clean
+.PHONY: dist help demo test test-slow test-oldest check-method docs gallery lint bench clean
 
 help:
 	@echo "make demo   find the wrong labels of handwritten digits, print a table of all rivals, draw a picture"
 	@echo "make test   run the tests"
 	@echo "make test-slow   run the proofs that take long and seldom change"
+	@echo "make test-oldest run tests with the oldest versions that pyproject.toml allows"
 	@echo "make check-method NAME=mrbo   run the tests that concern one method"
 	@echo "make docs   write what is made from the code into docs/, and build the site into site/"
 	@echo "make gallery   run the examples, and draw their pictures again"
@@ -37,6 +38,10 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest --numprocesses 2 --durations 10 -m 'not slow'
+
+# The lower bounds of pyproject.toml hold.
+test-oldest: $(VENV)/.test
+	$(BIN)/python .ci/package.py --oldest
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest --numprocesses 2 --durations 10 -m slow

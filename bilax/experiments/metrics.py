@@ -15,7 +15,7 @@ METRICS = {
     "val_loss": Metric("loss on the trusted samples", "val"),
     "test_loss": Metric("loss on the test samples", "test"),
     "test_accuracy": Metric("accuracy on the test samples", "accuracy", larger_is_better=True),
-    "gap": Metric("Phi - Phi*, the exact outer objective above the lowest known", "gap"),
+    "gap": Metric("Phi - Phi* (exact)", "gap"),
     "grad_norm2": Metric("|grad Phi|^2, exact", "|grad|^2"),
     "val_error": Metric("error rate on the validation samples", "val err"),
     "test_error": Metric("error rate on the test samples", "test err"),
