@@ -17,6 +17,9 @@ def filled(markdown: str, uri: str) -> str:
     return markdown
 
 
+SHARED = ROOT / "examples" / "_recipe.py"
+
+
 def examples() -> list[Path]:
     return sorted((ROOT / "examples").glob("[!_]*.py"))
 
@@ -35,11 +38,17 @@ def gallery() -> str:
             f"## {path.name}",
             f"![What {path.name} draws](images/gallery/{picture.name}){{ loading=lazy }}",
             first,
-            f"[Download]({file}){{ download={path.name} }}",
+            f"[Download]({file}){{ download={path.name} }}" + _and_what_it_needs(path),
             "</div>",
         ]
         cards.append("\n\n".join(parts))
     return '<div class="gallery" markdown>\n\n' + "\n\n".join(cards) + "\n\n</div>"
+
+
+def _and_what_it_needs(path: Path) -> str:
+    if f"from {SHARED.stem} import" not in path.read_text("utf-8"):
+        return ""
+    return f", and beside it [{SHARED.name}](project/examples/{SHARED.name}){{ download={SHARED.name} }}"
 
 
 def methods() -> str:

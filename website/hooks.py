@@ -38,7 +38,7 @@ def _first_the_index(page: Path) -> tuple[bool, str]:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the examples, and whatever else of the project a page links to."""
-    linked = set(generated.examples())
+    linked = {*generated.examples(), generated.SHARED}
     waiting = [Path(file.abs_src_path or "") for file in files.documentation_pages()]
     while waiting:
         page = waiting.pop()
