@@ -15,7 +15,7 @@ from bilax.oracle import make_oracle
 from bilax.sampling import keys
 from bilax.testing import python_loops, recording
 
-K, LONG = 9, 20  # two periods of VRBO's q = 4 and one step more; in the slow set five periods
+K, LONG = 9, 20  # two periods of VRBO's q = 4 and one step more; in the slow set five periods, where there are any
 
 
 @pytest.mark.parametrize(
@@ -26,16 +26,19 @@ def test_transcripts_check_themselves(name, capsys):
     assert "all checks passed" in capsys.readouterr().out
 
 
+EVERY = [(algorithm, case, "iid") for algorithm in ALGORITHM_CASES for case in PROBLEM_CASES]
+SHUFFLED = [
+    (algorithm, PROBLEM_CASES[0], "epoch") for algorithm in ALGORITHM_CASES if algorithm.name in ("mrbo", "stocbio")
+]
+PERIODIC = [row for row in EVERY if row[0].name.startswith(("vrbo", "saba", "srba", "spaba"))]  # or with a table
+
+
 @pytest.mark.parametrize(
-    ("algorithm", "case", "sampler"),
-    [(algorithm, case, "iid") for algorithm in ALGORITHM_CASES for case in PROBLEM_CASES]
-    + [
-        (algorithm, PROBLEM_CASES[0], "epoch") for algorithm in ALGORITHM_CASES if algorithm.name in ("mrbo", "stocbio")
-    ],
+    ("K", "algorithm", "case", "sampler"),
+    [(K, *row) for row in EVERY + SHUFFLED] + [pytest.param(LONG, *row, marks=pytest.mark.slow) for row in PERIODIC],
     ids=lambda value: getattr(value, "name", value),
 )
-@pytest.mark.parametrize("K", [K, pytest.param(LONG, marks=pytest.mark.slow)])
-def test_iterates_equal_the_transcript(algorithm, case, sampler, K):
+def test_iterates_equal_the_transcript(K, algorithm, case, sampler):
     alg = algorithm.make(eta=case.eta)
     states, draws = stepped(alg, case.problem, case.x0, case.y0, K, sampler)
     rows = algorithm.transcript(alg, case, draws, K)
