@@ -12,6 +12,7 @@ from pathlib import Path
 
 import chromium
 import pytest
+from playwright.sync_api import TimeoutError
 
 import bilax
 
@@ -133,6 +134,20 @@ def test_formulas_are_mathml(site):
     assert (site / OPENED["decision"]).read_text().count("<math") > 20
 
 
+def _searched(page, words):
+    """Type it; again, if the page was not listening yet."""
+    page.wait_for_load_state("networkidle")
+    box, found = page.locator("input.md-search__input"), page.locator(".md-search-result__item a").first
+    for attempt in range(4):
+        box.fill("")
+        box.press_sequentially(words)
+        try:
+            return found.wait_for(timeout=15_000)
+        except TimeoutError:
+            if attempt == 3:
+                raise
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_pages_in_a_browser(browser, address, width):
@@ -150,7 +165,6 @@ def test_pages_in_a_browser(browser, address, width):
     page.goto(address)
     if width < 960:
         page.locator("label[for=__search]").first.click()
-    page.locator("input.md-search__input").fill("MRBO")
-    page.locator(".md-search-result__item a").first.wait_for()
+    _searched(page, "MRBO")
     assert page.locator('.md-search-result__item a[href*="reference/methods.html"][href$="#bilax.MRBO"]').count() == 1
     assert trouble == []

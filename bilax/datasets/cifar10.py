@@ -71,7 +71,7 @@ def _read(name: str) -> tuple[np.ndarray, np.ndarray]:
             f"{path} is damaged or another file: it has {size:,} bytes, a file of CIFAR-10 has {SIZE:,}. Replace it by "
             f"the one from {SOURCE}."
         )
-    rows = np.fromfile(path, np.uint8).reshape(IMAGES, 1 + PIXELS)
+    rows = np.frombuffer(path.read_bytes(), np.uint8).reshape(IMAGES, 1 + PIXELS)
     labels = rows[:, 0].astype(np.int32)
     if labels.max() >= CLASSES:
         raise ValueError(
