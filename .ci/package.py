@@ -36,7 +36,7 @@ USES: dict[str, list[str]] = {  # of each extra, in the order in which they are 
     "sklearn": ["python", "-c", CLEANING],
     "plots": ["bilax", "demo"],
     "report": ["bilax", "report", "runs"],
-    "clean": ["bilax", "clean", "table.csv", "--label", "label", "--out", "weights.csv"],
+    "clean": ["bilax", "clean", "table.parquet", "--label", "label", "--out", "weights.csv"],
 }
 OLDEST_TESTS = ["tests/test_contract.py", "tests/test_solve.py", "tests/test_optimisers.py", "tests/test_sparse.py"]
 
@@ -63,6 +63,7 @@ def try_extras(place: Path, wheel: Path) -> None:
     (quickstart,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     print("quickstart:", use(place, ["python", "-W", "error", "-c", quickstart]).stdout.strip())
     (place / "table.csv").write_text(TABLE)
+    (place / "table.parquet").touch()
     for extra, command in USES.items():
         without = use(place, command, check=False)
         told = (without.stdout + without.stderr).strip().splitlines()
@@ -72,6 +73,8 @@ def try_extras(place: Path, wheel: Path) -> None:
         install(f"{wheel}[{extra}]")
         if extra == "data":
             use(place, RUN)
+        if extra == "clean":
+            use(place, ["python", "-c", "import pandas as p; p.read_csv('table.csv').to_parquet('table.parquet')"])
         use(place, ["python", "-c", DRAWING] if extra == "plots" else command)  # the demo takes a minute
         print(f"{extra}: works")
 
