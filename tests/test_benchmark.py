@@ -135,6 +135,13 @@ def test_the_command_shows_a_problem_quickly_and_goes_on(tmp_path):
     assert before == {path: path.stat().st_mtime for path in before}
 
 
+def test_a_word_that_nothing_has_in_its_name(tmp_path):
+    said = CliRunner().invoke(app, ["reproduce", "benchmark", "--only", "nonsense", "--out", str(tmp_path / "out")])
+    assert said.exit_code != 0
+    assert isinstance(said.exception, ValueError)
+    assert "no problem and no method of the benchmark has 'nonsense' in its name" in str(said.exception)
+
+
 def test_the_page_is_what_the_stored_endings_give():
     folder = Path(__file__).parent.parent / "docs"
     ends = [json.loads(line) for line in (folder / "measured" / "benchmark.jsonl").read_text().splitlines()]

@@ -48,6 +48,15 @@ def test_several_figures_say_who_ends_best_how_often(tmp_path):
     assert answer(()) == ""
 
 
+def test_a_winner_is_named_only_where_every_seed_says_so(tmp_path):
+    for seed, (mrbo, vrbo) in enumerate(((1.0, 1.1), (1.2, 1.3), (1.4, 1.5))):
+        stored(tmp_path, "one", "mrbo", "MRBO", seed, ends(9, mrbo))
+        stored(tmp_path, "one", "vrbo", "VRBO", seed, ends(9, vrbo))
+    page = pages.page(tmp_path)
+    assert page.answer == "MRBO and VRBO end alike, with the lowest loss on the true training labels: 1.2 and 1.3."
+    assert answer(page.figures * 2) == "In none of 2 figures a method ends before all others with every seed"
+
+
 def test_a_run_that_goes_on_does_not_cut_the_finished_ones_short(tmp_path):
     stored(tmp_path, "one", "mrbo", "MRBO", 0, ends(9, 5, 3, 1))
     stored(tmp_path, "one", "mrbo", "MRBO", 1, ends(9, 6), status="running")

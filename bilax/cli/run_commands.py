@@ -170,6 +170,12 @@ def _benchmark(out: Path, seeds: int | None, budget: float | None, quick: bool, 
     announce = lambda text: console.print(text, highlight=False)  # noqa: E731
     how_many = range(seeds or (1 if quick else runs.SEEDS))
     ends: set[str] = set()
+    names = [f"{task.name} {method}".lower() for task in TASKS for method in methods_for(task)]
+    if not any(only.lower() in name for name in names):
+        known = ", ".join(task.name for task in TASKS)
+        raise ValueError(
+            f"no problem and no method of the benchmark has {only!r} in its name; the problems are {known}."
+        )
     for task in TASKS:
         seconds = budget or (0.5 if quick else runs.BUDGETS[task.data])
         wanted = [method for method in methods_for(task) if only.lower() in f"{task.name} {method}".lower()]

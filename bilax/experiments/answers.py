@@ -17,10 +17,14 @@ def answer(figures: Sequence[Figure]) -> str:
         return ""
     if len(ranked) == 1:
         return _of_one(*ranked[0])
-    wins = Counter(order[0][0].partition("[")[0] for _, order in ranked)  # without the setting
+    sure = [(figure, order) for figure, order in ranked if len(order) == 1 or _apart(figure, order[0][0], order[1][0])]
+    if not sure:
+        return f"In none of {len(ranked)} figures a method ends before all others with every seed"
+    wins = Counter(order[0][0].partition("[")[0] for _, order in sure)  # without the setting
     most = max(wins.values())
-    if most == 1:
-        return f"In each of {len(ranked)} figures another method ends best"
+    if most == 1 and len(wins) > 1:
+        each = "each" if len(sure) == len(ranked) else f"{len(sure)}"
+        return f"In {each} of {len(ranked)} figures another method ends best"
     best = [name for name, count in wins.items() if count == most]
     if len(best) == 1:
         return f"{best[0]} ends best in {most} of {len(ranked)} figures"
@@ -31,8 +35,21 @@ def _of_one(figure: Figure, order: list[tuple[str, float]]) -> str:
     column = Chart(figure).y
     words = f"{'highest' if _larger(column) else 'lowest'} {Chart(figure).label(column)}"
     (best, value), *others = order
-    second = f", before {others[0][0]} with {others[0][1]:.3g}" if others else ""
-    return f"{best} ends with the {words}: {value:.3g}{second}"
+    if not others:
+        return f"{best} ends with the {words}: {value:.3g}"
+    second, next_value = others[0]
+    if not _apart(figure, best, second):
+        return f"{best} and {second} end alike, with the {words}: {value:.3g} and {next_value:.3g}"
+    return f"{best} ends with the {words}: {value:.3g}, before {second} with {next_value:.3g}"
+
+
+def _apart(figure: Figure, best: str, second: str) -> bool:
+    """Tell whether every seed of one method ends better than every seed of the other."""
+    chart = Chart(figure)
+    runs = dict(zip((method.name for method in figure.methods), chart.runs, strict=True))
+    sign = -1 if _larger(chart.y) else 1
+    ours, theirs = ([sign * last([run], chart.y) for run in runs[name]] for name in (best, second))
+    return max(ours) < min(theirs)
 
 
 def ranking(figure: Figure) -> list[tuple[str, float]]:

@@ -142,7 +142,7 @@ def _advance(problem: Traced, stream: jax.Array, algorithms: Any, reached: tuple
 
     def one(algorithm: Algorithm, reached: tuple) -> tuple:
         state, memory, finite = reached
-        state = state._replace(k=k)
+        state = state._replace(k=k) if hasattr(state, "_replace") else state
         state, memory, still = loop.repeat(problem, algorithm, stream, state, memory, steps)
         return state, memory, finite & still
 
