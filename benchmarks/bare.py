@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bilax.running.loop import jit
+from bilax.numerics.platforms import Jitted
 
 
 class Product(NamedTuple):
@@ -79,7 +79,7 @@ def program(parts, features, samples=None):
             drawn[p.batch] = table.at[index.astype(jnp.int32)].get(mode="promise_in_bounds")
         return drawn
 
-    @jit  # as our steps are compiled
+    @Jitted  # as our steps are compiled
     def run(steps, table, fixed, smaller):
         def once(i, turn, s):
             batches = fixed[i] if table is None else gathered(parts[i].products, table, turn)
@@ -106,7 +106,7 @@ def program(parts, features, samples=None):
 def vectors(n, repeats=20):
     """Return a function that gives the seconds of v <- a + (1 - c)(v - b), x <- x - g v, with vectors of length n."""
 
-    @jit
+    @Jitted
     def run(x, v, a, b):
         def step(_, carry):
             x, _, v = carry

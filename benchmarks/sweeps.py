@@ -16,7 +16,7 @@ import numpy as np
 from speed import random_cleaning
 
 import bilax
-from bilax.running import loop
+from bilax.numerics.platforms import Jitted
 from bilax.running import sweep as sweeps
 from bilax.storage.environment import environment
 
@@ -47,7 +47,7 @@ def sweep(problem, S, steps, eta, over):
     together = jax.block_until_ready(bilax.sweep(problem, settings, steps=steps, seeds=seeds)[0].y)
     swept = time.perf_counter() - tic
 
-    @loop.jit  # as the sweep is compiled
+    @Jitted  # as the sweep is compiled
     def one(algorithm, seed, outer, inner):
         copy = bilax.Problem(problem.outer_loss, problem.inner_loss, outer, inner)
         return bilax.iterate(copy, algorithm, problem.x0, problem.y0, steps=steps, seed=seed)

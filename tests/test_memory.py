@@ -102,8 +102,8 @@ def test_a_program_is_kept_for_functions_that_come_again(monkeypatch):
         programs.make_room(name)
         sizes.append(len(programs._seen))
     solve(PROBLEM, MRBO(S=2, eta=0.1), steps=1)
-    assert programs.loop.advance._cache_size() >= 1
+    assert programs.loop.advance.chosen._cache_size() >= 1
     programs.make_room("c")
     programs.make_room("d")
     assert sizes == [1, 1, 2, 2, 2]
-    assert programs.loop.advance._cache_size() == 0
+    assert programs.loop.advance.chosen._cache_size() == 0

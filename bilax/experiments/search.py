@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from bilax import settings
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import unknown
+from bilax.numerics.platforms import Jitted
 from bilax.oracle import Traced, traced
 from bilax.problem import Problem
 from bilax.running import keeping, loop
@@ -136,7 +137,7 @@ def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
 
 
-@loop.jit
+@Jitted
 def _advance(problem: Traced, stream: jax.Array, algorithms: Any, reached: tuple, steps: int) -> tuple:
     k = reached[0].k[0]  # all are there: with one k for all, they share their batches
 

@@ -26,6 +26,8 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from jax.extend.core.primitives import dot_general_p, reshape_p, transpose_p
 from jax.interpreters.partial_eval import dce_jaxpr
 
+from bilax.numerics.platforms import kept_apart, on_cpu
+
 F = TypeVar("F", bound=Callable)
 
 WORTH = 4  # the shared factor must be at least this many times as large as the other ones, which are copied
@@ -188,12 +190,12 @@ def _turned(product: JaxprEqn, factors: list[Any], side: int) -> jax.Array:
     last = [small.ndim - 1] == list(contracted[side])
     if batched[0] or large.ndim != 2 or len(contracted[0]) != 1 or not free or (side == 0 and last):
         return _apply(product, factors)[0]
-    if large.size < 2 * small.size:
+    if large.size < 2 * small.size or not on_cpu():
         return _apply(product, factors)[0]
     # The compiler would turn a mere transpose back.
-    small = jax.lax.optimization_barrier(small.transpose((*free, *contracted[side])))
+    small = kept_apart(small.transpose((*free, *contracted[side])))
     params = {**product.params, "dimension_numbers": (((small.ndim - 1,), contracted[1 - side]), ((), ()))}
-    out = jax.lax.optimization_barrier(dot_general_p.bind(small, large, **params))
+    out = kept_apart(dot_general_p.bind(small, large, **params))
     return out if side == 0 else jnp.moveaxis(out, -1, 0)
 
 

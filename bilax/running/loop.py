@@ -15,6 +15,7 @@ from bilax.algorithms.protocol import Algorithm, Info
 from bilax.hypergrad import auto_eta
 from bilax.hyperparameters import Auto, names_of, with_values
 from bilax.numerics.layout import Turned, turn, turn_back
+from bilax.numerics.platforms import Jitted, on_cpu
 from bilax.numerics.tree import where
 from bilax.optimisers import Optimiser
 from bilax.oracle import KINDS, Counts, Oracle, Traced, TracedProblem
@@ -121,7 +122,7 @@ def arranged(problem: Traced, algorithm: Algorithm, state: Any, memory: Memory) 
     about = getattr(algorithm, "about", None)
     own = type(algorithm).__module__.startswith("bilax.algorithms.") and about and "HINV" not in about.calls
     plain = not any(isinstance(getattr(algorithm, name), Optimiser) for name in names_of("inner_step", algorithm))
-    if not (isinstance(problem, TracedProblem) and own and plain):
+    if not (isinstance(problem, TracedProblem) and own and plain and on_cpu()):
         return problem, state, memory
     found = problem.ways(state.x, state.y)
     if not any(found):
@@ -152,12 +153,6 @@ def is_finite(info: Info) -> jax.Array:
     return jnp.isfinite(info.norm_v) & jnp.isfinite(info.norm_u)
 
 
-# The compiler's highest level of optimisation, 3, takes longer and makes small steps slower. Where the user has asked
-# JAX for almost no optimisation, as our tests do, that is respected.
-_LEVEL = None if jax.config.read("jax_disable_most_optimizations") else {"xla_backend_optimization_level": 2}
-jit = partial(jax.jit, compiler_options=_LEVEL)
-
-
 def begin(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, memory: Memory) -> LoopState:
     """Return the loop before the first step; what a step would tell is not known yet, only its shape."""
 
@@ -171,7 +166,7 @@ def begin(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, 
     return LoopState(state, memory, info, _none(), ~no, no, no)
 
 
-@jit
+@Jitted
 def advance(
     problem: Traced,
     algorithm: Algorithm,
@@ -226,7 +221,7 @@ def advance(
     return turn_back(jax.lax.while_loop(goes_on, one_step, loop))
 
 
-@jit
+@Jitted
 def advance_while_finite(
     problem: Traced, algorithm: Algorithm, stream: jax.Array, loop: LoopState, stop: Scalar
 ) -> LoopState:

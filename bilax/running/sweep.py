@@ -14,6 +14,7 @@ import numpy as np
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubts
 from bilax.numerics.memory import bytes_of
+from bilax.numerics.platforms import Jitted
 from bilax.oracle import Oracle, Traced, TracedProblem, traced
 from bilax.phase import compiling
 from bilax.problem import Problem
@@ -188,7 +189,7 @@ def groups_of(lanes: int, members: Sequence[M]) -> Iterator[list[M]]:
         yield group + group[-1:] * (lanes - len(group))
 
 
-@partial(loop.jit, static_argnums=0)
+@partial(Jitted, static_argnums=0)
 def _program(steps: int, problem: Traced, x0: PyTree, y0: PyTree, seed: jax.Array, group: Any) -> Iterates:
     stream, oracle = keys.root(seed), problem.oracle()
 

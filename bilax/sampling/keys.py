@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import define_prng_impl
 
+from bilax.numerics.platforms import kept_apart
 from bilax.types import Key, Scalar
 
 _STREAM = "threefry2x32"
@@ -60,7 +61,7 @@ def _numbers(shape: tuple[int, ...]) -> jax.Array:
 def _child(stream: jax.Array, number: jax.Array) -> jax.Array:
     """Return the streams that a stream has under these numbers."""
     # Without the barrier, each stream would be computed again for every number that is drawn.
-    return jax.lax.optimization_barrier(jnp.stack(_derive(stream, number), axis=-1))
+    return kept_apart(jnp.stack(_derive(stream, number), axis=-1))
 
 
 @jax.jit  # so that it is traced once for each shape, like _threefry
