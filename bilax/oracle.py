@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from bilax.numerics.constraints import on_the_set
 from bilax.numerics.layout import OfTurned, OntoTurned, Way, ways
 from bilax.numerics.matmuls import fast_products
-from bilax.numerics.memory import bytes_of
 from bilax.numerics.second_derivatives import Products
-from bilax.numerics.tree import size as size_of
 from bilax.problem import Drawn, Functions, Loss, Problem, is_nothing, unconstrained
 from bilax.sampling.passes import Blocks, exact_mean
-from bilax.sampling.samplers import GATHERING, Sampler, full, resolve, sample_numbers, take
+from bilax.sampling.samplers import GATHERING, Sampler, full, resolve, sample_numbers
+from bilax.sampling.stored import Stored, bytes_per_sample, size_of, take
+from bilax.sampling.strata import Placement
 from bilax.sparse import is_rows
 from bilax.types import PyTree, Scalar
 
@@ -141,7 +141,7 @@ def make_oracle(problem: Problem, sampler: str | Sampler = "iid") -> Oracle:
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["outer_data", "inner_data", "outer_numbers", "inner_numbers"],
-    meta_fields=["functions", "sampler"],
+    meta_fields=["functions", "sampler", "placement"],
 )
 @dataclass(frozen=True)
 class TracedProblem:
@@ -151,8 +151,9 @@ class TracedProblem:
     sampler: Sampler
     outer_data: PyTree
     inner_data: PyTree
-    outer_numbers: jax.Array | None = None  # of the samples, where a sampler has laid them out in another order
-    inner_numbers: jax.Array | None = None
+    outer_numbers: Any = None  # of the samples, where a sampler has laid them out in another order
+    inner_numbers: Any = None
+    placement: Placement | None = None  # None: one device
 
     def ways(self, x: PyTree, y: PyTree) -> tuple[Way, ...]:
         """Return how the inner loss wants each leaf of y turned."""
@@ -165,6 +166,14 @@ class TracedProblem:
         f = self.functions
         project_y = f.project_y if f.project_y is unconstrained else OntoTurned(f.project_y)
         return replace(self, functions=f._replace(F=OfTurned(f.F), G=OfTurned(f.G), project_y=project_y))
+
+    def placed(self, tree: PyTree) -> PyTree:
+        """Tell the compiler how arrays of a run are to be laid out."""
+        return tree if self.placement is None else self.placement.constrain(tree)
+
+    def put(self, tree: PyTree) -> PyTree:
+        """Lay arrays of a run out as they should be."""
+        return tree if self.placement is None else self.placement.put(tree)
 
     def _sampler(self, data: PyTree) -> Sampler:
         return full if is_nothing(data) else self.sampler
@@ -225,6 +234,11 @@ class TracedOracle:
     def __init__(self, given: Oracle):
         self.given = given
 
+    def placed(self, tree: PyTree) -> PyTree:
+        return tree
+
+    put = placed
+
     def oracle(self) -> Oracle:
         given = self.given
         if given.step_hvp_G is Oracle._field_defaults["step_hvp_G"]:
@@ -269,7 +283,9 @@ def traced(problem: Problem | Oracle, sampler: str | Sampler) -> Traced:
     arrange = getattr(sampler, "arrange", None)
     if arrange is None:
         return TracedProblem(problem.functions, sampler, problem.outer_data, problem.inner_data)
-    (outer, outer_numbers), (inner, inner_numbers) = map(arrange, (problem.outer_data, problem.inner_data))
+    (outer, outer_numbers), (inner, inner_numbers) = (
+        (data, None) if is_nothing(data) else arrange(data) for data in (problem.outer_data, problem.inner_data)
+    )
     return TracedProblem(problem.functions, sampler, outer, inner, outer_numbers, inner_numbers)
 
 
@@ -329,7 +345,7 @@ class Draw:
     def __call__(self, key: Any, size: int) -> PyTree:
         """Draw; refuse, while tracing, what is no batch."""
         batch = self.sampler(self.data, key, size)
-        if jax.tree.structure(batch) != jax.tree.structure(self.data):
+        if not isinstance(self.data, Stored) and jax.tree.structure(batch) != jax.tree.structure(self.data):
             raise TypeError(
                 f"a sampler (data, key, size) must return a batch like the data, {jax.tree.structure(self.data)}; "
                 f"{getattr(self.sampler, '__name__', self.sampler)!r} returned {batch!r}."
@@ -346,7 +362,7 @@ class Draw:
             return None
         if any(map(is_rows, jax.tree.leaves(self.data, is_leaf=is_rows))):
             return None
-        bytes_ahead = bytes_of(self.data) * size * len(keys) // size_of(self.data)
+        bytes_ahead = bytes_per_sample(self.data) * size * len(keys)
         return jax.vmap(lambda key: self(key, size))(keys) if bytes_ahead <= AHEAD_BYTES else None
 
 

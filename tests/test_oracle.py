@@ -11,6 +11,7 @@ from cases import PROBLEM_CASES
 
 import bilax
 from bilax import MRBO, Counts, Oracle, Problem, make_oracle, solve
+from bilax.numerics.memory import bytes_of
 from bilax.numerics.second_derivatives import central_differences
 from bilax.problems import quadratic
 from bilax.sampling import keys, passes
@@ -110,7 +111,7 @@ def test_gradients_by_both_variables_and_values(case):
 def test_exact_passes_in_chunks(monkeypatch, case, chunk):
     """Chunks of 5 leave a short one of 4; every sample counts once, and the calls are those of all samples."""
     data = case.problem.inner_data
-    monkeypatch.setattr(passes, "CHUNK_BYTES", chunk * passes.bytes_of(data) // 24)
+    monkeypatch.setattr(passes, "CHUNK_BYTES", chunk * bytes_of(data) // 24)
     oracle, tally = counting(make_oracle(case.problem))
     x, y, _, r = point(case, oracle)
     everything = jax.jit(lambda: oracle.mean_G(lambda zeta: oracle.linearize_G(x, y, zeta, r)))()
@@ -167,7 +168,7 @@ def test_passes_and_blocks_of_sparse_rows(monkeypatch):
     sparse = scipy.sparse.csr_array(dense)
     oracle = make_oracle(Problem(loss, loss, sparse, sparse))
     x, y = jnp.ones(()), jnp.arange(4.0)
-    monkeypatch.setattr(passes, "CHUNK_BYTES", passes.bytes_of(oracle.draw_G(keys.root(0), 10)) // 3)
+    monkeypatch.setattr(passes, "CHUNK_BYTES", bytes_of(oracle.draw_G(keys.root(0), 10)) // 3)
     expected = jax.grad(loss, argnums=1)(x, y, jnp.asarray(dense))
     np.testing.assert_allclose(oracle.mean_G(lambda b: oracle.grad_G(x, y, b)), expected, rtol=1e-12)
     sums = [oracle.blocks_G(4).evaluate(i, lambda b: jnp.sum(b @ jnp.eye(4), axis=0)) for i in range(3)]

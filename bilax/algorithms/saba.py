@@ -14,6 +14,7 @@ from bilax.optimisers import Step, descend, start
 from bilax.oracle import Counts, Oracle
 from bilax.sampling import keys, tables
 from bilax.sampling.passes import Blocks
+from bilax.sampling.stored import size_of
 from bilax.sampling.tables import Table
 from bilax.types import Key, PyTree
 
@@ -100,7 +101,7 @@ class SABA:
 
     def _blocks(self, oracle: Oracle) -> tuple[Blocks, Blocks]:
         blocks = oracle.blocks_G(self._length(oracle.numbers_G)), oracle.blocks_F(self._length(oracle.numbers_F))
-        G, F = (Blocks(one.data, min(one.length, size(one.data))) for one in blocks)
+        G, F = (Blocks(one.data, min(one.length, size_of(one.data))) for one in blocks)
         return G, F
 
     def cost(self, k: int) -> Counts:

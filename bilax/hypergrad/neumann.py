@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from bilax.numerics.tree import axpy, mean, norm, scale, size
 from bilax.oracle import Counts, Oracle, each_batch
-from bilax.sampling.samplers import take
+from bilax.sampling.stored import take
 from bilax.types import Key, PyTree, Scalar
 
 SHORT = 3  # up to so many factors are unrolled: with small batches, a loop takes a third of a step

@@ -27,6 +27,8 @@ class Jitted:
     must not look for devices while it is imported."""
 
     def __init__(self, fn: Callable, **options: Any):
+        self._for_cpu: Any
+        self._for_others: Any
         self._for_cpu, self._for_others = jax.jit(fn, compiler_options=_LEVEL, **options), jax.jit(fn, **options)
         update_wrapper(self, fn)
 

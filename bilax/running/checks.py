@@ -11,11 +11,11 @@ from jax.core import Tracer
 from bilax.algorithms.protocol import Algorithm
 from bilax.numerics.memory import bytes_of, refuse_if_too_large
 from bilax.numerics.signatures import check_function
-from bilax.numerics.tree import size
 from bilax.oracle import Oracle, Traced, TracedProblem, like, traced
 from bilax.problem import Problem, as_variable
 from bilax.running.accounting import Account
 from bilax.sampling.samplers import full
+from bilax.sampling.stored import bytes_per_sample
 from bilax.types import PyTree
 
 
@@ -111,8 +111,8 @@ def check_memory(problem: Traced, account: Account, state: Any, *, runs: int = 1
     """Refuse what cannot fit: the states before and after a step, its batches, and ``kept`` bytes of what is told."""
     batches = 0
     if isinstance(problem, TracedProblem) and not math.isnan(account.samples_per_step):
-        per_sample = bytes_of(problem.inner_data) / max(1, size(problem.inner_data))
-        batches = int(account.samples_per_step * per_sample) if problem.sampler is not full else 0
+        drawn = 0 if problem.sampler is full else account.samples_per_step
+        batches = int(drawn * bytes_per_sample(problem.inner_data))
     parts = {"states": 2 * runs * bytes_of(state), "batches": runs * batches, "what every step tells": kept}
     refuse_if_too_large("this run", parts, "Take smaller batches, fewer steps at a time, or smaller x and y.")
 

@@ -13,7 +13,7 @@ from bilax.hyperparameters import Auto, names_of
 from bilax.oracle import Traced, TracedProblem
 from bilax.running.loop import auto_steps
 from bilax.sampling import keys
-from bilax.sampling.samplers import take
+from bilax.sampling.stored import take
 from bilax.types import PyTree
 
 SAMPLES = 1000  # at most, on which L is measured for a warning

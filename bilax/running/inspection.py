@@ -10,12 +10,12 @@ from jax.scipy.sparse.linalg import cg
 
 from bilax.numerics.constraints import on_the_set
 from bilax.numerics.second_derivatives import Products
-from bilax.numerics.tree import axpy, norm, size
+from bilax.numerics.tree import axpy, norm
 from bilax.oracle import Oracle, Traced, TracedProblem, everywhere
 from bilax.problem import unconstrained
 from bilax.sampling import keys
 from bilax.sampling.passes import exact_mean
-from bilax.sampling.samplers import take
+from bilax.sampling.stored import size_of, take
 from bilax.types import PyTree
 
 SAMPLES = 10_000  # of each level, at most, on which losses are measured
@@ -70,7 +70,7 @@ def _subsample(problem: TracedProblem) -> TracedProblem:
     """Return the problem with samples at equal distances, if there are more than are looked at."""
 
     def some(data: PyTree) -> PyTree:
-        n = size(data)
+        n = size_of(data)
         return data if n <= SAMPLES else take(data, jnp.asarray(np.linspace(0, n - 1, SAMPLES).astype(np.int32)))
 
     return TracedProblem(problem.functions, problem.sampler, some(problem.outer_data), some(problem.inner_data))

@@ -194,7 +194,7 @@ def advance(
         if memory.curvature is not None:
             grew &= loop.info.own.get("diverging", grew)  # the first time, eta="auto" lowers eta by itself
         converged = (info.norm_v <= goal.tol) & memory.estimated & (state.k >= goal.first)
-        return LoopState(state, memory, info, loop.calls + info.calls, is_finite(info), converged, grew)
+        return problem.placed(LoopState(state, memory, info, loop.calls + info.calls, is_finite(info), converged, grew))
 
     def goes_on(loop: LoopState) -> jax.Array:
         return loop.finite & ~loop.converged & ~loop.grew & (loop.state.k < stop)
@@ -218,7 +218,7 @@ def advance(
     no = jnp.zeros((), bool)
     loop = loop._replace(calls=_none(), finite=~no, converged=no, grew=no)
     one_step = step if loop.memory.curvature is None else stretch
-    return turn_back(jax.lax.while_loop(goes_on, one_step, loop))
+    return problem.placed(turn_back(jax.lax.while_loop(goes_on, one_step, loop)))
 
 
 @Jitted
@@ -234,12 +234,12 @@ def advance_while_finite(
         state, memory, info = _step(problem, algorithm, stream, loop.state, loop.memory)
         fine = is_finite(info) & state_is_finite(state)
         after = loop._replace(state=state, memory=memory, info=info, calls=loop.calls + info.calls)
-        return where(fine, after, loop), fine
+        return problem.placed(where(fine, after, loop)), fine
 
     def goes_on(carry: tuple[LoopState, jax.Array]) -> jax.Array:
         return carry[1] & (carry[0].state.k < stop)
 
-    return turn_back(jax.lax.while_loop(goes_on, step, (loop, jnp.ones((), bool)))[0])
+    return problem.placed(turn_back(jax.lax.while_loop(goes_on, step, (loop, jnp.ones((), bool)))[0]))
 
 
 def record(
@@ -257,7 +257,7 @@ def record(
     def step(carry: tuple[Any, Memory], _: None) -> tuple[tuple[Any, Memory], tuple[Info, PyTree]]:
         seen = observe(turn_back(carry[0]))
         state, memory, info = _step(problem, algorithm, stream, *carry)
-        return (state, memory), (info, seen)
+        return problem.placed((state, memory)), (info, seen)
 
     (state, _), (infos, seen) = jax.lax.scan(step, (state, memory), length=steps)
     return turn_back(state), infos, seen
@@ -271,7 +271,7 @@ def repeat(
 
     def step(_: Any, carry: tuple[Any, Memory, jax.Array]) -> tuple[Any, Memory, jax.Array]:
         state, memory, info = _step(problem, algorithm, stream, *carry[:2])
-        return state, memory, carry[2] & is_finite(info)
+        return *problem.placed((state, memory)), carry[2] & is_finite(info)
 
     return turn_back(jax.lax.fori_loop(0, steps, step, (state, memory, jnp.ones((), bool))))
 

@@ -10,14 +10,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubts
-from bilax.oracle import Counts, Oracle, traced
+from bilax.oracle import Counts, Oracle
 from bilax.phase import Stop, compiling
 from bilax.problem import Metrics, Problem, unconstrained
 from bilax.results import History, Result
-from bilax.running import diagnosis, eta_warnings, keeping, loop
+from bilax.running import devices, diagnosis, eta_warnings, keeping, loop
 from bilax.running.accounting import Account, plain
 from bilax.running.checks import check_arguments, check_memory, check_options, first_state
 from bilax.running.going_on import restored
@@ -55,6 +56,7 @@ def solve(
     on_row: Callable[[dict[str, Any]], None] | None = None,
     stop: Callable[[History], bool] | None = None,
     checkpoint_dir: str | Path | None = None,
+    mesh: Mesh | None = None,
 ) -> Result:
     """Run an algorithm on a problem.
 
@@ -81,6 +83,10 @@ def solve(
         "stopped". It must be decided by the history alone, so that a run that goes on from a folder ends there too.
       checkpoint_dir: a folder in which the run is saved as it goes. The same call again goes on from there, bit for bit
         as if it had not stopped; ``steps`` and ``time_limit`` are those of the whole run, and may be larger this time.
+      mesh: devices to share the work, e.g. ``jax.make_mesh((8,), ("data",))``: the data lie along the axis "data" (or
+        the first one), with all of x that has one entry per sample; the rest is on every device, or as you laid it out.
+        Batches are drawn evenly from all parts of the data, so that a seed means the same samples on any number of
+        devices; their sizes must be multiples of it. The sampler is "iid", "epoch" or "full".
 
     Returns:
       A `Result`, with why the run ended (``status``, ``message``) and why it should not be trusted (``warnings``). A
@@ -101,7 +107,7 @@ def solve(
     check_arguments(problem, algorithm)
     check_options(metrics, on_row, progress, stop)
     limits = Limits.checked(steps, every, every_seconds, time_limit, tol)
-    run = _Runner(problem, algorithm, sampler, seed, limits.tol, (x0, y0), state, checkpoint_dir)
+    run = _Runner(problem, algorithm, sampler, seed, limits.tol, (x0, y0), state, checkpoint_dir, mesh)
     metrics = getattr(problem, "metrics", None) if metrics is None else metrics
     measure = Measurements(run.inspector.losses, metrics, run.account.samples_per_step, on_row)
     longest = min(limits.longest, run.account.steps_per_call(run.now.state.y))
@@ -168,12 +174,10 @@ class _Runner:
         start: tuple[PyTree, PyTree],
         state: Any,
         checkpoint_dir: str | Path | None,
+        mesh: Any,
     ):
-        self.problem, self.algorithm, self.stream = (
-            traced(problem, sampler),
-            algorithm,
-            keys.root(keys.checked_seed(seed)),
-        )
+        self.problem, start = devices.prepared(problem, sampler, mesh, algorithm, start, state)
+        self.algorithm, self.stream = algorithm, self.problem.put(keys.root(keys.checked_seed(seed)))
         make_room(getattr(self.problem, "functions", None))
         self.account = Account(algorithm, self.problem)
         oracle = self.problem.oracle()
@@ -186,7 +190,7 @@ class _Runner:
             (state, memory), self.counts = restored(algorithm, oracle, state), Counts()
         check_memory(self.problem, self.account, state)
         tic = time.perf_counter()
-        self.now = loop.begin(self.problem, algorithm, self.stream, state, memory)  # this traces the step
+        self.now = self.problem.put(loop.begin(self.problem, algorithm, self.stream, state, memory))  # traces the step
         self.compile_seconds = time.perf_counter() - tic
         self.inspector, self.doubts, self.told = Inspector(self.problem), Doubts(), ""
         # Where x is kept in a set, its gradient need not vanish: only a look at all data can tell.
@@ -212,7 +216,7 @@ class _Runner:
         found = self.keeper.load(self.now, self.doubts)
         if found is None:
             return None
-        self.now, facts = found
+        self.now, facts = self.problem.put(found[0]), found[1]
         self.counts, self.goal = Counts(**facts["counts"]), self.goal._replace(first=facts["next look"])
         self.seconds, self.inspection_seconds = facts["seconds"], facts["inspection seconds"]
         self.warned, self.sizes, self.told = facts["warned"], facts["sizes"], facts["told"]

@@ -5,21 +5,22 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubts
 from bilax.numerics.memory import bytes_of
 from bilax.numerics.platforms import Jitted
-from bilax.oracle import Oracle, Traced, TracedProblem, traced
+from bilax.oracle import Oracle, Traced, TracedProblem
 from bilax.phase import compiling
 from bilax.problem import Problem
 from bilax.results import Iterates
-from bilax.running import loop
+from bilax.running import devices, loop
 from bilax.running.accounting import Account
 from bilax.running.checks import (
     check_algorithm,
@@ -35,6 +36,7 @@ from bilax.running.iterate import recorded
 from bilax.running.progress import bar
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
+from bilax.sampling.stored import bytes_per_sample
 from bilax.types import PyTree
 
 M = TypeVar("M")
@@ -54,6 +56,7 @@ def sweep(
     seeds: Sequence[int] = (0,),
     sampler: str | Sampler = "iid",
     progress: bool | None = None,
+    mesh: Mesh | None = None,
 ) -> Iterates:
     """Run every setting with every seed, with one compilation.
 
@@ -69,6 +72,7 @@ def sweep(
       seeds: decide the batches, as in `solve`.
       sampler: as in `solve`.
       progress: show a bar; by default if standard error is a terminal.
+      mesh: devices that share every run, as in `solve`; runs come one after the other then.
 
     Returns:
       The last states, the `Info` of every step and how each run ended, like `iterate`, whose iterates they are up to
@@ -97,14 +101,16 @@ def sweep(
     chosen = [np.uint32(keys.checked_seed(seed)) for seed in seeds]
     if not chosen:
         raise ValueError("seeds is empty; give at least one, like seeds=[0].")
-    parts, (x0, y0) = traced(problem, sampler), starting_point(problem, x0, y0)
+    parts, (x0, y0) = devices.prepared(problem, sampler, mesh, settings[0], (x0, y0), None)
+    x0, y0 = (x0, y0) if mesh is not None else starting_point(problem, x0, y0)
     lanes = _lanes(parts, settings[0], x0, y0, len(settings))
     _check_memory(parts, settings[0], x0, y0, steps, len(settings) * len(chosen))
     groups = [jax.tree.map(lambda *leaves: np.array(leaves, float), *group) for group in groups_of(lanes, settings)]
     tasks = [(seed, group) for group in groups for seed in chosen]
     results = []
     with bar(f"{type(settings[0]).__name__}, {len(settings)} x {len(chosen)}", progress) as update:
-        for result in on_every_core(_program, (steps,), (parts, x0, y0), tasks):
+        cores = None if mesh is None else 1
+        for result in on_every_core(_program, (steps,), (parts, x0, y0), tasks, cores):
             results.append(result)
             update(len(results) / len(tasks), f"{len(results)} of {len(tasks)} groups")
 
@@ -134,7 +140,9 @@ def one_program(algorithms: Sequence[Algorithm]) -> list[Any]:
     return settings
 
 
-def on_every_core(program: Any, static: tuple, given: PyTree, tasks: Sequence[tuple]) -> Iterator[Any]:
+def on_every_core(
+    program: Any, static: tuple, given: PyTree, tasks: Sequence[tuple], cores: int | None = None
+) -> Iterator[Any]:
     """Yield ``program(*static, *given, *task)`` of each task, in order. Every core of a CPU takes one at a time.
 
     Threads are enough, because a jitted program runs outside Python. It is compiled before they start, once, and where
@@ -143,7 +151,7 @@ def on_every_core(program: Any, static: tuple, given: PyTree, tasks: Sequence[tu
     given, tasks = jax.tree.map(jnp.asarray, (given, tasks))
     with compiling():
         compiled = program.lower(*static, *given, *tasks[0]).compile()
-    pool = ThreadPoolExecutor(_cores())
+    pool = ThreadPoolExecutor(cores or _cores())
     try:
         for future in [pool.submit(lambda task: jax.block_until_ready(compiled(*given, *task)), t) for t in tasks]:
             yield future.result()
@@ -164,7 +172,7 @@ def _lanes(problem: Traced, algorithm: Algorithm, x0: PyTree, y0: PyTree, settin
     state = jax.eval_shape(lambda x0, y0: algorithm.init(oracle, x0, y0), x0, y0)
     check_state(algorithm, state)
     if isinstance(problem, TracedProblem):
-        one = bytes_of(problem.inner_data) / cast(int, oracle.size_G)
+        one = bytes_per_sample(problem.inner_data)
         if Account(algorithm, problem).samples_per_step * one < SHARED * bytes_of(state):
             return 1
     if not jax.tree.leaves(algorithm):

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from bilax.numerics.memory import bytes_of
-from bilax.numerics.tree import axpy, scale, size
+from bilax.numerics.tree import axpy, scale
 from bilax.sampling.samplers import rows_from
+from bilax.sampling.stored import Stored, bytes_per_sample, size_of
 from bilax.types import PyTree, Scalar
 
 CHUNK_BYTES = 2**25  # a pass over all data takes at most so many bytes of them at a time
@@ -22,8 +22,8 @@ def exact_mean(data: PyTree, fn: Callable[[PyTree], PyTree]) -> PyTree:
     >>> float(exact_mean(jnp.arange(10.0), lambda batch: batch.mean()))
     4.5
     """
-    n = size(data)
-    chunks = Blocks(data, max(1, min(n, CHUNK_BYTES * n // max(1, bytes_of(data)))))
+    n = size_of(data)
+    chunks = Blocks(data, _chunk(data))
     whole = n // chunks.length
 
     def add(i: Scalar, total: PyTree) -> PyTree:
@@ -32,6 +32,13 @@ def exact_mean(data: PyTree, fn: Callable[[PyTree], PyTree]) -> PyTree:
     total = scale(chunks.length / n, fn(chunks.whole(0)))
     total = jax.lax.fori_loop(1, whole, add, total) if whole > 1 else total
     return total if chunks.short == 0 else axpy(chunks.short / n, fn(chunks.last()), total)
+
+
+def _chunk(data: PyTree) -> int:
+    """Return how many samples a pass takes at a time."""
+    fitting = max(1, min(size_of(data), int(CHUNK_BYTES / max(1e-9, bytes_per_sample(data)))))
+    unit = data.devices if isinstance(data, Stored) else 1  # they share a multiple of it evenly
+    return max(1, fitting // unit) * unit
 
 
 @dataclass(frozen=True)
@@ -50,12 +57,12 @@ class Blocks:
 
     @property
     def count(self) -> int:
-        return -(-size(self.data) // self.length)
+        return -(-size_of(self.data) // self.length)
 
     @property
     def short(self) -> int:
         """The samples of the last block, if it is shorter than the others; else 0."""
-        return size(self.data) % self.length
+        return size_of(self.data) % self.length
 
     def samples(self, i: Scalar) -> jax.Array:
         """Return how many samples block i has."""
@@ -63,7 +70,7 @@ class Blocks:
 
     def weight(self, i: Scalar) -> jax.Array:
         """Return the share of block i in the data: the weighted mean over blocks is the mean over samples."""
-        return self.samples(i) / size(self.data)
+        return self.samples(i) / size_of(self.data)
 
     def evaluate(self, i: Scalar, fn: Callable[[PyTree], PyTree]) -> PyTree:
         """Return ``fn(block i)``; i may be traced although the last block has another shape."""
@@ -74,8 +81,12 @@ class Blocks:
         return jax.lax.cond(jnp.asarray(i) == self.count - 1, lambda: fn(self.last()), lambda: fn(self.whole(i)))
 
     def whole(self, i: Scalar) -> PyTree:
+        if isinstance(self.data, Stored):
+            return self.data.block(i, self.length)
         return rows_from(self.data, jnp.asarray(i) * self.length, self.length)
 
     def last(self) -> PyTree:
         """Return the short block."""
-        return rows_from(self.data, size(self.data) - self.short, self.short)
+        if isinstance(self.data, Stored):
+            return self.data.rest(self.length)
+        return rows_from(self.data, size_of(self.data) - self.short, self.short)

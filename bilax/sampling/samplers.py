@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bilax.numerics.tree import size as size_of
 from bilax.sampling import keys
+from bilax.sampling.stored import Stored, size_of, take
 from bilax.sparse import is_rows
 from bilax.types import Key, PyTree
 
@@ -50,7 +50,7 @@ def epoch(data: PyTree, key: Key, size: int) -> PyTree:
 
 def full(data: PyTree, key: Key, size: int) -> PyTree:
     """Take all of the data, whatever size is asked for: the deterministic limit of every method."""
-    return data
+    return data.everything() if isinstance(data, Stored) else data
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,6 @@ def sample_numbers(sampler: Sampler, n: int, order: jax.Array | None, key: Key, 
             f"numbers themselves as data, it raised {type(error).__name__}: {error}. A sampler that looks into the "
             "data works with every method but those that ask for sample numbers."
         ) from None
-
-
-def take(data: PyTree, index: jax.Array) -> PyTree:
-    def rows(leaf: Any) -> Any:
-        return leaf[index] if is_rows(leaf) else leaf.at[index].get(mode="promise_in_bounds")
-
-    return jax.tree.map(rows, data, is_leaf=is_rows)
 
 
 def block(data: PyTree, start: jax.Array, size: int) -> PyTree:
