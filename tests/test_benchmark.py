@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from real_data import needs_data
@@ -78,6 +79,14 @@ def test_a_solution_that_was_not_found_is_not_reported(monkeypatch):
     assert np.isnan(value)
     assert np.isnan(gradient).all()
     assert np.isnan(Y).all()
+
+
+def test_penalties_beyond_all_numbers_break_nothing():
+    data = table("class")
+    problem, y = benchmark.penalty_per_class(data), jnp.zeros((5, 3))
+    for x in (jnp.array([-2.0, 800.0, -2.0]), jnp.full(3, 3e38)):
+        assert np.isnan(problem.metrics(x, y)["gap"])
+    assert np.isfinite(problem.metrics(jnp.full(3, -2.0), y)["grad_norm2"])  # and what was made of them is forgotten
 
 
 def test_the_simulated_quadratic_tells_its_own_gradient():

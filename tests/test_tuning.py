@@ -32,7 +32,7 @@ def test_the_grid_has_every_combination():
 def test_the_search_takes_the_iterates_of_single_runs_and_compiles_once(compiled):
     x0, y0 = jnp.asarray(Q.x_star) + 1, jnp.asarray(Q.y_star(Q.x_star))
     problem = bilax.Problem(PROBLEM.outer_loss, PROBLEM.inner_loss, PROBLEM.outer_data, PROBLEM.inner_data, x0, y0)
-    trials = search.search(problem, candidates(), distance, steps=40, lanes=4, seed=3)
+    trials = search.search(problem, candidates(), distance, steps=40, lanes=4, seeds=[3])
     assert compiled.count("jit(_advance)") == 1  # 6 settings in groups of 4, then 2 of them
     assert [trial.steps for trial in trials] == [40, 40, 10, 10, 10, 10]
     for trial in trials:
@@ -49,6 +49,15 @@ def test_a_setting_that_diverges_is_last():
     assert trials[-1].score == np.inf
     assert [trial.status for trial in trials] == ["done", "diverged"]
     assert trials[0].algorithm.gamma == 0.01
+
+
+def test_of_several_seeds_the_worst_counts():
+    both, *alone = (
+        search.search(PROBLEM, candidates(), distance, steps=20, rungs=1, seeds=s) for s in ([0, 1], [0], [1])
+    )
+    scores = [{str(trial.algorithm): trial.score for trial in trials} for trials in (both, *alone)]
+    for setting, score in scores[0].items():
+        np.testing.assert_allclose(score, max(one[setting] for one in scores[1:]), rtol=1e-12)
 
 
 def test_settings_of_different_programs_are_refused():

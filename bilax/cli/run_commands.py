@@ -290,7 +290,7 @@ def tune(
         lambda x, y: sign * float(loaded.metrics(x, y)[metric]),
         steps=steps,
         rungs=rungs,
-        seed=seed,
+        seeds=[seed],
         sampler=sampler,
         announce=lambda text: console.print(text, highlight=False),
         checkpoint=RESULTS / ".tune",

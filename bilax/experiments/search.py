@@ -53,42 +53,44 @@ def search(
     steps: int,
     rungs: int = 2,
     lanes: int = 4,
-    seed: int = 0,
+    seeds: Sequence[int] = (0,),
     sampler: str | Sampler = "iid",
     announce: Callable[[str], None] = lambda text: None,
     checkpoint: Path | None = None,
 ) -> list[Trial]:
     """Return all settings, best first. The last rung ends at iteration ``steps``, each rung at a quarter of the next.
 
-    The candidates may differ in hyper-parameters that are real numbers: step sizes, momentum, eta. In the folder
+    The candidates may differ in hyper-parameters that are real numbers: step sizes, momentum, eta. Each runs with every
+    seed, and its worst run counts: a setting that diverges for some batches is not a good one. In the folder
     ``checkpoint`` the search is kept as it goes: the same call again goes on.
     """
     candidates = one_program(candidates)
     lanes = min(lanes, len(candidates))
     parts = traced(problem, sampler)
     states = [first_state(problem, parts, candidate, None, None) for candidate in candidates]
-    reached = [(s, loop.fresh_memory(c, s), jnp.ones((), bool)) for c, s in zip(candidates, states, strict=True)]
-    identity = keeping.identity(candidates, seed, sampler, parts, (problem.x0, problem.y0))
-    kept = _Kept(checkpoint, identity | {"steps": steps, "rungs": rungs, "lanes": lanes})
+    start = [(s, loop.fresh_memory(c, s), jnp.ones((), bool)) for c, s in zip(candidates, states, strict=True)]
+    reached = [list(start) for _ in seeds]
+    identity = keeping.identity(candidates, seeds[0], sampler, parts, (problem.x0, problem.y0))
+    kept = _Kept(checkpoint, identity | {"steps": steps, "rungs": rungs, "lanes": lanes, "seeds": list(seeds)})
     reached, at = kept.load(reached)
     best = {int(i): Trial(candidates[int(i)], *facts) for i, facts in at["best"].items()}
     left, done = at["left"], at["done"]
     for rung in range(at["rung"], rungs):
         goal = max(1, round(steps / KEEP ** (rungs - 1 - rung)))
-        groups = list(groups_of(lanes, left))
+        groups = [(which, group) for which in range(len(seeds)) for group in groups_of(lanes, left)]
         first = at["groups"] if rung == at["rung"] else 0
         tasks = [
-            (*(_stack([row[i] for i in group]) for row in (candidates, reached)), goal - done)
-            for group in groups[first:]
+            (keys.root(seeds[s]), *(_stack([row[i] for i in group]) for row in (candidates, reached[s])), goal - done)
+            for s, group in groups[first:]
         ]
-        results = on_every_core(_advance, (), (parts, keys.root(seed)), tasks) if tasks else ()
-        for number, (group, after) in enumerate(zip(groups[first:], results, strict=True), first + 1):
+        results = on_every_core(_advance, (), (parts,), tasks) if tasks else ()
+        for number, ((s, group), after) in enumerate(zip(groups[first:], results, strict=True), first + 1):
             for lane, i in enumerate(group):
-                reached[i] = jax.tree.map(lambda leaf, lane=lane: leaf[lane], after)
-            announce(f"rung {rung + 1} of {rungs}: {min(number * lanes, len(left))} of {len(left)} settings")
+                reached[s][i] = jax.tree.map(lambda leaf, lane=lane: leaf[lane], after)
+            announce(f"rung {rung + 1} of {rungs}: {len(left) * number // len(groups)} of {len(left)} settings")
             kept.save(reached, rung, number, left, done, best)
         for i in left:
-            best[i] = _judge(candidates[i], goal, reached[i], score)
+            best[i] = max((_judge(candidates[i], goal, of[i], score) for of in reached), key=lambda trial: trial.score)
         done = goal
         left = sorted(left, key=lambda i: best[i].score)[: math.ceil(len(left) / KEEP)]
         kept.save(reached, rung + 1, 0, left, done, best)
@@ -102,8 +104,8 @@ class _Kept:
     def __init__(self, folder: Path | None, identity: dict[str, Any]):
         self.path = None if folder is None else folder / f"{digest_of(identity)}.bin"
 
-    def load(self, reached: list[tuple]) -> tuple[list[tuple], dict[str, Any]]:
-        start = {"rung": 0, "groups": 0, "left": list(range(len(reached))), "done": 0, "best": {}}
+    def load(self, reached: list[list[tuple]]) -> tuple[list[list[tuple]], dict[str, Any]]:
+        start = {"rung": 0, "groups": 0, "left": list(range(len(reached[0]))), "done": 0, "best": {}}
         if self.path is None:
             return reached, start
         with said(self.path):

@@ -110,6 +110,13 @@ class Exact:
     def value_and_gradient(self, x: np.ndarray, start: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Return Phi(x), its gradient, and y*(x), which is looked for from ``start``; NaN where it was not found."""
         x = np.asarray(x, np.float64)
+        try:
+            return self._value_and_gradient(x, start)
+        except (ValueError, scipy.linalg.LinAlgError):  # numbers too large to compute with
+            self._factors = None
+            return np.nan, np.full_like(x, np.nan), np.full_like(np.asarray(start, np.float64), np.nan)
+
+    def _value_and_gradient(self, x: np.ndarray, start: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         Y = self.solution(x, start)
         if not np.linalg.norm(self._inner(x, Y)[2]) <= EXACT_ENOUGH:
             return np.nan, np.full_like(x, np.nan), np.full_like(Y, np.nan)
