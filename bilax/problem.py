@@ -14,6 +14,9 @@ from bilax.errors import unknown
 from bilax.numerics.second_derivatives import WAYS, Damped, GaussNewton, Products
 from bilax.numerics.signatures import check_function, takes_key
 from bilax.numerics.tree import copied
+from bilax.sampling.stored import Stored, size_of
+from bilax.sampling.streamed import Streamed
+from bilax.sources import Source
 from bilax.sparse import Rows, is_rows
 from bilax.types import PyTree
 
@@ -42,8 +45,8 @@ class Problem:
         a recursion, or None wherever the loss is evaluated on all data.
       inner_loss: ``G(x, y, batch) -> scalar``, the mean over the batch, strongly convex in y.
       outer_data: a pytree of arrays that share their leading axis, one entry per sample; scipy.sparse matrices
-        become `bilax.sparse.Rows`, which multiply like matrices and are never made dense. None, if the loss has no
-        data: its batch is None.
+        become `bilax.sparse.Rows`, which multiply like matrices and are never made dense. A `bilax.sources.Source`, if
+        they are larger than the memory. None, if the loss has no data: its batch is None.
       inner_data: likewise, for the inner loss.
       x0: where x starts, unless `solve` is told otherwise.
       y0: where y starts, likewise.
@@ -109,7 +112,7 @@ class Problem:
             raise TypeError(f"check_finite must be True or False; got {self.check_finite!r}.")
         for name in ("outer_data", "inner_data"):
             object.__setattr__(self, name, _as_data(name, getattr(self, name)))
-            if self.check_finite:
+            if self.check_finite and not isinstance(getattr(self, name), Stored):
                 _refuse_non_finite(name, getattr(self, name), "set check_finite=False if the losses leave it out")
         for name in ("x0", "y0"):
             kept = jax.tree.map(lambda z: z.copy() if isinstance(z, np.ndarray) else z, getattr(self, name))
@@ -135,12 +138,12 @@ class Problem:
     @property
     def outer_size(self) -> int:
         """The number of outer samples."""
-        return jax.tree.leaves(self.outer_data)[0].shape[0]
+        return size_of(self.outer_data)
 
     @property
     def inner_size(self) -> int:
         """The number of inner samples."""
-        return jax.tree.leaves(self.inner_data)[0].shape[0]
+        return size_of(self.inner_data)
 
 
 class Drawn(NamedTuple):
@@ -200,6 +203,10 @@ class Functions(NamedTuple):
 
 def _as_data(name: str, data: PyTree) -> PyTree:
     """Move the data to the device once, and refuse data that cannot be cut into batches."""
+    if isinstance(data, Stored):
+        return data
+    if isinstance(data, Source):
+        return Streamed(name, data)
     data = NOTHING if data is None else data
     try:
         given = jax.tree.leaves_with_path(data, is_leaf=_is_sparse)

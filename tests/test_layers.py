@@ -14,7 +14,7 @@ PACKAGE = Path(bilax.__file__).parent
 # Lower layers first; a module imports only from its own layer or from layers above it in this list.
 LAYERS = [
     {"types", "errors", "phase", "report", "storage"},
-    {"numerics", "sparse"},
+    {"numerics", "sparse", "sources"},
     {"sampling"},
     {"problem"},
     {"oracle", "optimisers"},
@@ -70,7 +70,7 @@ def test_public_names():
     assert set(bilax.__all__) - methods == {
         "ALGORITHMS", "Counts", "Doubtful", "GaussNewton", "History", "Info", "Oracle", "Problem", "Result", "UnsafeEta", "__version__",
         "algorithms", "datasets", "hypergrad", "hypergradient", "hyperparameters", "iterate", "make_oracle", "optimisers",
-        "problems", "results", "settings", "solve", "sparse", "sweep", "testing", "theory",
+        "problems", "results", "settings", "solve", "sources", "sparse", "sweep", "testing", "theory",
     }  # fmt: skip
     for name in bilax.__all__:
         assert getattr(bilax, name) is not None

@@ -14,6 +14,7 @@ from bilax.running.checks import starting_point
 from bilax.sampling.samplers import Sampler, full
 from bilax.sampling.stored import size_of
 from bilax.sampling.strata import PARTS, Evenly, Placement, Spread, automatic, data_axis
+from bilax.sampling.streamed import Streamed
 from bilax.sparse import is_rows
 from bilax.types import PyTree
 
@@ -97,6 +98,8 @@ def _check(problem: Any, sampler: Any, mesh: Any, algorithm: Any) -> None:
         )
     for name in ("outer_data", "inner_data"):
         data = getattr(problem, name)
+        if isinstance(data, Streamed):
+            raise ValueError(f"{name} is a source, which is read on one device; leave mesh out, or give arrays.")
         if any(map(is_rows, jax.tree.leaves(data, is_leaf=is_rows))):
             raise ValueError(f"{name} holds sparse rows, which cannot be laid out on a mesh; run on one device.")
         if not is_nothing(data) and size_of(data) < count:

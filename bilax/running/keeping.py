@@ -15,12 +15,14 @@ import bilax
 from bilax.errors import Doubts
 from bilax.optimisers import Optimiser, fingerprint
 from bilax.oracle import Traced, TracedProblem
+from bilax.sampling.streamed import Streamed
 from bilax.storage import checkpoints
 from bilax.storage.checkpoints import NAME, Damaged
 from bilax.storage.files import remove_parts, said, set_aside
 from bilax.types import PyTree
 
 SHARE = 20  # times as long as saving took passes, at least, before it is done again
+ROWS = 100  # of a source, likewise
 SAMPLED = 100_000  # numbers of each array that decide whether data are the same
 
 
@@ -88,6 +90,7 @@ def identity(algorithm: Any, seed: int, sampler: Any, problem: Traced, start: Py
     name = getattr(sampler, "__qualname__", type(sampler).__name__)
     given = sampler if isinstance(sampler, str) else f"{name} {fingerprint(sampler)}"
     data = (problem.outer_data, problem.inner_data) if isinstance(problem, TracedProblem) else ()
+    data = [(one.samples, one.some(ROWS)) if isinstance(one, Streamed) else one for one in data]
     told = re.sub(r" at 0x[0-9a-f]+", "", repr(algorithm))  # where an object lies is no part of it
     steps = [leaf for leaf in jax.tree.leaves(algorithm, is_leaf=_is_step) if _is_step(leaf)]
     code = problem.functions if isinstance(problem, TracedProblem) else ()
@@ -116,6 +119,7 @@ def rows_kept(folder: Path) -> list[dict[str, Any]]:
 def _digest(tree: PyTree) -> str:
     digest = hashlib.sha256()
     for path, leaf in jax.tree.leaves_with_path(tree):
+        leaf = np.asarray(leaf) if isinstance(leaf, int) else leaf
         digest.update(f"{jax.tree_util.keystr(path)} {leaf.shape} {leaf.dtype}".encode())
         flat = leaf.reshape(-1)
         digest.update(np.asarray(flat[:: max(1, leaf.size // SAMPLED)]).tobytes())

@@ -29,6 +29,7 @@ from bilax.running.limits import RESPONSE, Limits
 from bilax.running.measuring import Measurements
 from bilax.running.programs import make_room
 from bilax.running.progress import bar
+from bilax.running.reading import ReadingAhead
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
 from bilax.storage.trees import with_memory
@@ -124,7 +125,7 @@ def solve(
         measure(run.now, 0.0, run.counts)  # before the compilation, so that there is something to see
     if status is None:
         run.compile()
-    with interrupts() as interrupted, bar(type(algorithm).__name__, progress) as update:
+    with interrupts() as interrupted, bar(type(algorithm).__name__, progress) as update, run.reading():
         while status is None:
             try:
                 finite = run.advance(limits.next_stop(run.k, run.seconds, run.pace))
@@ -242,6 +243,9 @@ class _Runner:
             "measured": measure.kept(),
         }
         self.keeper.save(self.now, facts, now=status is not None)
+
+    def reading(self) -> ReadingAhead:
+        return ReadingAhead(self.problem, self.algorithm, self.stream, self.now)
 
     def take(self, now: loop.LoopState, stop: int, warned: bool) -> loop.LoopState:
         return loop.advance(self.problem, self.algorithm, self.stream, self.goal, now, stop, warned)

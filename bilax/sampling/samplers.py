@@ -71,6 +71,11 @@ class Blocks:
 
     def arrange(self, data: PyTree) -> tuple[PyTree, jax.Array]:
         """Return the data as they are laid out, and the numbers that the samples had before."""
+        if isinstance(data, Stored):
+            raise ValueError(
+                "blocks are slices of a shuffled copy of the data in memory, and these are a source; take "
+                "sampler='iid' or 'epoch'."
+            )
         order = jnp.asarray(np.random.default_rng(self.seed).permutation(size_of(data)).astype(np.int32))
         return take(data, order), order
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from bilax.numerics import tree
 from bilax.numerics.memory import bytes_of
@@ -21,13 +22,13 @@ class Stored(ABC):
     def take(self, numbers: jax.Array) -> PyTree:
         """Return the samples of these numbers as a batch."""
 
-    @abstractmethod
     def block(self, i: Any, length: int) -> PyTree:
         """Return the i-th of the ``samples // length`` disjoint batches of this length."""
+        return self.take(jnp.asarray(i, jnp.int32) * length + jnp.arange(length, dtype=jnp.int32))
 
-    @abstractmethod
     def rest(self, length: int) -> PyTree:
         """Return the ``samples % length`` samples that are in none of those blocks."""
+        return self.take(jnp.arange(self.samples - self.samples % length, self.samples, dtype=jnp.int32))
 
     @abstractmethod
     def everything(self) -> PyTree:
