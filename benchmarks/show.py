@@ -2,7 +2,8 @@
 
 python benchmarks/show.py [FOLDER] [--page]
 
-With ``--page``, what was measured is kept in docs/measured, and the tables of docs/performance.md are written from it.
+With ``--page``, what was measured is kept in docs/measured, and the tables of docs/performance.md and docs/scale.md are
+written from it.
 """
 
 import argparse
@@ -183,11 +184,13 @@ TABLES = {
     "startup": ("startup", _startup),
     "compilation": ("startup", _compilation),
 }
+OF_SCALE = {"devices": ("devices", _measuring), "streaming": ("streaming", _measuring)}
+PAGES = {"performance.md": TABLES, "scale.md": OF_SCALE}
 
 
-def filled(page, folder):
+def filled(page, folder, tables=TABLES):
     """Return the page with the tables of what was measured, each with the command and the commit that printed it."""
-    for marker, (file, table) in TABLES.items():
+    for marker, (file, table) in tables.items():
         facts = json.loads((folder / f"{file}.json").read_text())
         machine, commit = facts["environment"]["machine"], facts["environment"]["commit"]
         source = (
@@ -202,7 +205,7 @@ def filled(page, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("bilax-bench"))
-    parser.add_argument("--page", action="store_true", help="write the tables of docs/performance.md")
+    parser.add_argument("--page", action="store_true", help="write the tables of the pages")
     options = parser.parse_args()
     folder = options.folder
     if (folder / "speed.json").exists():
@@ -221,12 +224,14 @@ def main():
         docs = Path(__file__).parents[1] / "docs"
         kept = docs / "measured"
         kept.mkdir(exist_ok=True)
-        for file in {file for file, _ in TABLES.values()}:
+        measured = {file for tables in PAGES.values() for file, _ in tables.values()}
+        for file in (file for file in measured if (folder / f"{file}.json").exists()):
             (kept / f"{file}.json").write_text((folder / f"{file}.json").read_text())
-        for picture in ("speed", "growth"):
+        for picture in (name for name in ("speed", "growth") if (folder / f"{name}.png").exists()):
             (docs / "images" / f"{picture}.png").write_bytes((folder / f"{picture}.png").read_bytes())
-        page = docs / "performance.md"
-        page.write_text(filled(page.read_text(), kept))
+        for name, tables in PAGES.items():
+            page = docs / name
+            page.write_text(filled(page.read_text(), kept, tables))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def test_a_method_of_your_own_runs_as_it_stands():
     (printed,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     listing = blocks[0].split("@hyperparameters")[1]
     assert len([line for line in listing.splitlines() if line.strip()]) <= 30
-    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=ROOT)
+    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert run.stdout == printed
 
@@ -94,12 +94,12 @@ def test_the_start_runs_as_it_stands():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["your-own-problem.md", "a-sweep.md", "interrupted-runs.md"])
-def test_a_tutorial_prints_what_it_says(name):
+@pytest.mark.parametrize("name", ["your-own-problem.md", "a-sweep.md", "interrupted-runs.md", "scale.md"])
+def test_a_tutorial_prints_what_it_says(name, tmp_path):
     page = (ROOT / "docs" / name).read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     printed = "".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
-    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=ROOT)
+    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert run.stdout == printed
 

@@ -43,6 +43,10 @@ def run(
         int, typer.Option(min=0, max=2**32 - 1, help="Decides the wrong labels, the start and the batches.")
     ] = 0,
     sampler: Annotated[str, typer.Option(help="iid, epoch, blocks (the fastest), block-epoch or full.")] = "iid",
+    devices: Annotated[
+        int,
+        typer.Option(min=0, help="Devices that share the run, or parts of a CPU.  \\[default: no mesh]"),
+    ] = 0,
     out: Out = RESULTS,
     again: Again = False,
 ) -> None:
@@ -52,6 +56,7 @@ def run(
     from bilax.errors import Doubts
     from bilax.experiments.jobs import FOREVER, Job, is_current, run_job
     from bilax.experiments.metrics import METRICS
+    from bilax.running.devices import mesh_of
     from bilax.sampling.samplers import resolve
     from bilax.storage.runs import in_words, is_finished, read_manifest, read_rows
 
@@ -60,7 +65,9 @@ def run(
     _check_budget(budget)
     if steps is None:
         steps = 1000 if budget is None else FOREVER
-    job = Job(_task(problem, noise), algorithm, seed, sampler, steps, budget)
+    if devices:
+        mesh_of(devices)  # before anything else asks JAX for its devices
+    job = Job(_task(problem, noise), algorithm, seed, sampler, steps, budget, devices=devices)
     heads = {name: name for name in ("k", "seconds", "samples")}
     heads |= {name: metric.short for name, metric in METRICS.items() if metric.main}
     shown: list[str] = []

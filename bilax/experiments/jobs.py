@@ -13,6 +13,7 @@ from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubtful
 from bilax.experiments.tasks import Task
 from bilax.phase import Stop
+from bilax.running.devices import mesh_of
 from bilax.running.keeping import rows_kept
 from bilax.running.solve import solve
 from bilax.storage.environment import environment
@@ -35,6 +36,7 @@ class Job:
     budget: float | None = None
     method: str = ""  # the name of its curve
     variant: str = "own"
+    devices: int = 0  # that share the run; 0: it is not laid out on a mesh
 
     @property
     def setting(self) -> str:
@@ -45,7 +47,8 @@ class Job:
         """What decides the outcome. The names do not, so figures share the runs that they have in common."""
         method = {"algorithm": settings.name_of(self.algorithm), "parameters": settings.parameters(self.algorithm)}
         limits = {"seed": self.seed, "sampler": self.sampler, "steps": self.steps, "budget": self.budget}
-        return {"task": self.task.name, **method, **limits}
+        mesh = {"mesh": True} if self.devices else {}  # how many devices there are changes nothing but rounding
+        return {"task": self.task.name, **method, **limits, **mesh}
 
     @property
     def folder(self) -> str:
@@ -59,9 +62,9 @@ class Job:
         steps = "" if self.steps == FOREVER else f" --steps {self.steps}"
         budget = "" if self.budget is None else f" --budget {self.budget:g}"
         sampler = "" if self.sampler == "iid" else f" --sampler {self.sampler}"
-        return (
-            f'bilax run "{self.setting}" --problem {self.task.data}{noise}{steps}{budget}{sampler} --seed {self.seed}'
-        )
+        devices = f" --devices {self.devices}" if self.devices else ""
+        limits = f"{noise}{steps}{budget}{sampler}{devices}"
+        return f'bilax run "{self.setting}" --problem {self.task.data}{limits} --seed {self.seed}'
 
 
 def run_job(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict], None] | None = None) -> Path:
@@ -111,6 +114,7 @@ def _run(job: Job, folder: Path, on_row: Callable[[dict], None] | None) -> Path:
                 on_row=measured,
                 progress=None if on_row is None else False,  # a caller that sees the rows needs no bar
                 checkpoint_dir=record.work,
+                mesh=mesh_of(job.devices) if job.devices else None,
             )
     except MemoryError as error:
         record.end(status="failed", message=str(error))

@@ -1,5 +1,6 @@
 """A problem on many devices: its data along a mesh, and where the arrays of a run lie."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -31,6 +32,18 @@ def spread(problem: Problem | Oracle, sampler: str | Sampler, mesh: Any, algorit
     parts = cast(TracedProblem, traced(problem, full))
     outer, inner = (_in_even_parts(data, mesh) for data in (parts.outer_data, parts.inner_data))
     return replace(parts, outer_data=outer, inner_data=inner)
+
+
+def mesh_of(count: int) -> Mesh:
+    """Return a mesh of so many devices; on a CPU, if JAX has not begun, of as many parts of it."""
+    with suppress(RuntimeError):  # it has begun
+        jax.config.update("jax_num_cpu_devices", count)
+    if jax.device_count() < count:
+        raise ValueError(
+            f"{count} devices were asked for, and JAX has {jax.device_count()} ({jax.default_backend()}). To cut a CPU "
+            f"into {count}, set XLA_FLAGS=--xla_force_host_platform_device_count={count} before JAX is imported."
+        )
+    return jax.make_mesh((count,), ("data",), devices=jax.devices()[:count])
 
 
 def prepared(

@@ -17,6 +17,7 @@ import numpy as np
 
 from bilax.algorithms.protocol import Algorithm
 from bilax.oracle import Oracle, Traced, TracedProblem
+from bilax.problem import unconstrained
 from bilax.running import loop
 from bilax.sampling import keys
 from bilax.sampling.stored import Stored
@@ -114,8 +115,8 @@ def without_derivatives(oracle: Oracle) -> Oracle:
         value_F=lambda x, y, xi: zero(jnp.zeros(()), xi, y),
         value_G=lambda x, y, zeta: zero(jnp.zeros(()), zeta, y),
         tangent=lambda x, y, zeta, r: r,
-        project_x=lambda x: x,
-        project_y=lambda y: y,
+        project_x=unconstrained,
+        project_y=unconstrained,
     )
 
 
