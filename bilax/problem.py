@@ -301,6 +301,8 @@ def _refuse_non_finite(name: str, tree: PyTree, or_else: str) -> None:
             continue
         if isinstance(leaf, Tracer) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
             continue
+        if not (leaf.is_fully_addressable or leaf.is_fully_replicated):  # other processes look at their parts
+            continue
         if np.isfinite(np.asarray(leaf)).all():
             continue
         wrong = np.argwhere(~np.isfinite(np.asarray(leaf)))

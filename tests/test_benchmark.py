@@ -84,6 +84,8 @@ def test_a_solution_that_was_not_found_is_not_reported(monkeypatch):
 def test_penalties_beyond_all_numbers_break_nothing():
     data = table("class")
     problem, y = benchmark.penalty_per_class(data), jnp.zeros((5, 3))
+    large = problem.metrics(jnp.array([-2.0, 60.0, -2.0]), y)  # a class of which nothing is left
+    assert large["grad_norm2"] < 1
     for x in (jnp.array([-2.0, 800.0, -2.0]), jnp.full(3, 3e38)):
         assert np.isnan(problem.metrics(x, y)["gap"])
     assert np.isfinite(problem.metrics(jnp.full(3, -2.0), y)["grad_norm2"])  # and what was made of them is forgotten

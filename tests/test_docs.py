@@ -52,7 +52,7 @@ def test_the_figures_of_the_first_page_are_those_of_the_others():
 def test_how_to_sweep_and_how_to_profile_run_as_they_stand(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "performance.md").read_text(), re.DOTALL)
     assert len(blocks) == 2
-    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=tmp_path)
+    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 0, run.stderr
     assert run.stdout == "(4, 3, 1000)\n"
     assert list(tmp_path.rglob("*.trace.json.gz"))
@@ -80,7 +80,7 @@ def test_a_method_of_your_own_runs_as_it_stands():
     (printed,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     listing = blocks[0].split("@hyperparameters")[1]
     assert len([line for line in listing.splitlines() if line.strip()]) <= 30
-    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=tmp_path)
+    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 0, run.stderr
     assert run.stdout == printed
 

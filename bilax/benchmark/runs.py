@@ -24,6 +24,8 @@ SEEDS = 10
 SEARCHED_WITH = (0, 1, 2)  # seeds, of which the worst counts
 BUDGETS = {"simulated": 5.0, "ijcnn1": 5.0, "covtype": 10.0, "mnist-replaced": 10.0}  # seconds per run
 PILOT = 1.0  # seconds of the short run that measures the pace
+TINY = 1e-6  # steps of that run
+BEYOND = 1.5  # times as far as a run is expected to come, so that none leaves what was searched
 RUNGS, LANES = 3, 5  # 25 settings to a sixteenth of the horizon, 7 to a quarter, 2 to the end
 
 Announce = Callable[[str], None]
@@ -36,7 +38,14 @@ def searched(
     """Return the best steps of every method; what was found is remembered in a folder."""
     found: Steps = {}
     for method in methods:
-        identity = {"task": task.name, "method": method, "scale": scale, "by": _judged_by(task), "seeds": SEARCHED_WITH}
+        identity = {
+            "task": task.name,
+            "method": method,
+            "scale": scale,
+            "by": _judged_by(task),
+            "seeds": SEARCHED_WITH,
+            "beyond": BEYOND,
+        }
         inner, outer = remembered(keep, identity, lambda m=method: _search(task, m, scale))
         announce(f"{task.title}: {method}: inner step {inner:g}, outer step {outer:g}")
         found[method] = (inner, outer)
@@ -47,7 +56,8 @@ def _search(task: Task, method: str, scale: float) -> list[float]:
     problem, sampler = task.load(0).problem, sampler_of(method)
     points = [(inner, inner / ratio) for inner, ratio in product(*GRIDS[task.data])]
     candidates = [METHODS[method](outer, inner) for inner, outer in points]
-    steps = max(4, round(scale * BUDGETS[task.data] / pace(problem, candidates[0], sampler, PILOT * scale)))
+    still = METHODS[method](TINY, TINY)  # a step takes as long, and the pilot cannot diverge
+    steps = max(4, round(BEYOND * scale * BUDGETS[task.data] / pace(problem, still, sampler, PILOT * scale)))
     outer_loss = jax.jit(lambda x, y: problem.outer_loss(x, y, problem.outer_data))
     score = outer_loss if _judged_by(task) == "outer loss" else _gap_of(problem)
     options: dict[str, Any] = dict(steps=steps, rungs=RUNGS, lanes=LANES, sampler=sampler)

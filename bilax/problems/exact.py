@@ -155,14 +155,18 @@ class Exact:
             return _conjugate_gradients(product, lambda r: r, b, tolerance)[0]
 
         def precondition(r):
-            return scipy.linalg.cho_solve(self._factors, r.ravel()).reshape(r.shape)
+            factors, scales = self._factors
+            return (scales * scipy.linalg.cho_solve(factors, scales * r.ravel())).reshape(r.shape)
 
         if self._factors is not None:
             found, enough = _conjugate_gradients(product, precondition, b, tolerance, SLOW)
             if enough:
                 return found
         H = scores.hessian(w) + np.diag(np.broadcast_to(p, b.shape).ravel())
-        self._factors = scipy.linalg.cho_factor(H + 1e-6 * H.diagonal().max() * np.eye(len(H)))  # of float32
+        # Penalties may differ by many powers of ten, and H is of float32.
+        scales = 1 / np.sqrt(H.diagonal())
+        scaled = scales[:, None] * H * scales
+        self._factors = scipy.linalg.cho_factor(scaled + 1e-6 * np.eye(len(H))), scales
         return _conjugate_gradients(product, precondition, b, tolerance)[0]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import bilax
 from bilax.errors import Doubts
+from bilax.numerics.processes import as_the_first_says, gathered, is_first, whole
 from bilax.optimisers import Optimiser, fingerprint
 from bilax.oracle import Traced, TracedProblem
 from bilax.sampling.streamed import Streamed
@@ -77,10 +78,11 @@ class Keeper:
 
     def save(self, tree: PyTree, facts: dict[str, Any], *, now: bool = False) -> None:
         """Save, if it is time to or ``now``."""
-        if self.path is None or (time.monotonic() < self.next and not now):
+        if self.path is None or not (as_the_first_says(time.monotonic() >= self.next) or now):
             return
-        tic = time.monotonic()
-        checkpoints.save(self.path, tree, {**facts, "identity": self.identity})
+        tic, tree = time.monotonic(), gathered(tree)
+        if is_first():
+            checkpoints.save(self.path, tree, {**facts, "identity": self.identity})
         toc = time.monotonic()
         self.next = toc + SHARE * (toc - tic)
 
@@ -121,7 +123,7 @@ def _digest(tree: PyTree) -> str:
     for path, leaf in jax.tree.leaves_with_path(tree):
         leaf = np.asarray(leaf) if isinstance(leaf, int) else leaf
         digest.update(f"{jax.tree_util.keystr(path)} {leaf.shape} {leaf.dtype}".encode())
-        flat = leaf.reshape(-1)
+        flat = whole(leaf).reshape(-1)
         digest.update(np.asarray(flat[:: max(1, leaf.size // SAMPLED)]).tobytes())
     return digest.hexdigest()[:16]
 

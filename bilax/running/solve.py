@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubts
+from bilax.numerics.processes import as_the_first_says, if_any, is_first, whole
 from bilax.oracle import Counts, Oracle
 from bilax.phase import Stop, compiling
 from bilax.problem import Metrics, Problem, unconstrained
@@ -110,6 +111,7 @@ def solve(
     limits = Limits.checked(steps, every, every_seconds, time_limit, tol)
     run = _Runner(problem, algorithm, sampler, seed, limits.tol, (x0, y0), state, checkpoint_dir, mesh)
     metrics = getattr(problem, "metrics", None) if metrics is None else metrics
+    on_row, progress = (on_row, progress) if is_first() else (None, False)  # one process shows what goes on
     measure = Measurements(run.inspector.losses, metrics, run.account.samples_per_step, on_row)
     longest = min(limits.longest, run.account.steps_per_call(run.now.state.y))
     limits, status = limits._replace(first=run.k, longest=longest), None
@@ -128,13 +130,15 @@ def solve(
     with interrupts() as interrupted, bar(type(algorithm).__name__, progress) as update, run.reading():
         while status is None:
             try:
-                finite = run.advance(limits.next_stop(run.k, run.seconds, run.pace))
+                stop_at = as_the_first_says(limits.next_stop(run.k, run.seconds, run.pace))
+                finite = run.advance(int(stop_at))
             except (KeyboardInterrupt, Stop):  # the second one, in a long step: its start is the last state there is
                 status = "interrupted"
                 run.save(status, limits.first, measure)
                 break
             converged = finite and run.has_converged()
-            status = limits.status(run.k, run.seconds, finite=finite, converged=converged, interrupted=interrupted())
+            told_to_stop = if_any(interrupted())
+            status = limits.status(run.k, run.seconds, finite=finite, converged=converged, interrupted=told_to_stop)
             regular = limits.measures(run.k, run.seconds - measure.at)
             if run.k > measure.k and (status is not None or regular):
                 try:
@@ -263,7 +267,7 @@ class _Runner:
         """Take steps up to ``stop``; tell whether all is finite. If not, this is the last state that was."""
         before, tic = self.now, time.perf_counter()
         after = wait(self.take(before, stop, self.warned), (stop - self.k) * self.pace)
-        elapsed = time.perf_counter() - tic
+        elapsed = as_the_first_says(time.perf_counter() - tic)
         finite = loop.all_finite(after)
         if finite and after.grew and not self.warned:
             last = self.take(before, int(after.state.k) - 1, True).state
@@ -303,4 +307,4 @@ class _Runner:
 
 def _norm(tree: PyTree) -> float:
     with np.errstate(over="ignore"):
-        return math.hypot(*(float(np.linalg.norm(np.asarray(leaf, float))) for leaf in jax.tree.leaves(tree)))
+        return math.hypot(*(float(np.linalg.norm(np.asarray(whole(leaf), float))) for leaf in jax.tree.leaves(tree)))

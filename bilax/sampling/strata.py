@@ -22,6 +22,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bilax.numerics.memory import bytes_of
+from bilax.numerics.processes import put
 from bilax.sampling import keys
 from bilax.sampling.samplers import epoch_index
 from bilax.sampling.stored import Stored
@@ -196,7 +197,7 @@ class Placement:
         return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, self.of(leaf)), tree)
 
     def put(self, tree: PyTree) -> PyTree:
-        return jax.tree.map(lambda leaf: jax.device_put(leaf, self.of(leaf)), tree)
+        return jax.tree.map(lambda leaf: put(leaf, self.of(leaf)), tree)
 
 
 def data_axis(mesh: Mesh) -> str:
@@ -224,7 +225,7 @@ def _along(leaf: jax.Array, mesh: Mesh) -> jax.Array:
 def _put(leaf: Any, order: np.ndarray | None, mesh: Mesh) -> jax.Array:
     sharding = NamedSharding(mesh, P(data_axis(mesh)))
     if order is None:
-        return jax.device_put(leaf, sharding)
+        return put(leaf, sharding)
     rows = np.asarray(leaf)
 
     def part(at: Any) -> np.ndarray:
