@@ -81,6 +81,8 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/sweeps.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/devices.py
+	$(BIN)/python benchmarks/streaming.py
 	$(BIN)/python benchmarks/show.py  # and with --page, the tables of docs/performance.md
 
 clean:

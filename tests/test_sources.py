@@ -66,6 +66,7 @@ def test_a_run_from_a_source_is_the_run_in_memory_bit_for_bit(name):
     np.testing.assert_allclose(*losses, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_without_replacement_and_in_a_sweep():
     same(*(bilax.solve(p, method("soba"), steps=60, sampler="epoch") for p in (problem(), problem(Arrays(INNER)))))
     settings = [bilax.SOBA(gamma=gamma, S=8) for gamma in (0.01, 0.1)]
@@ -98,6 +99,7 @@ def test_a_rehearsal_asks_for_what_the_step_will_ask_for(name):
         assert asked == sorted(np.ravel(numbers).tolist() for numbers in read)
 
 
+@pytest.mark.slow
 def test_samples_are_read_ahead_by_a_thread():
     class Slow(Arrays):
         def __init__(self, arrays):
@@ -115,6 +117,7 @@ def test_samples_are_read_ahead_by_a_thread():
     assert not [thread for thread in threading.enumerate() if thread.name == "bilax-reading"]
 
 
+@pytest.mark.slow
 def test_records_and_parquet_files(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
