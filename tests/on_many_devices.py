@@ -19,8 +19,8 @@ from bilax.running.checks import first_state
 from bilax.sampling import keys
 
 D_Y = (24, 5)
-METHODS = [name for name, method in bilax.ALGORITHMS.items() if "HINV" not in method.about.calls]
-EACH = [name if name == "mrbo" else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+# One of each kind: momentum at two points, inner loops, a series, tables, passes, differences, unrolled.
+KINDS = ("vrbo", "stocbio", "saba", "srba", "f2sa", "reverse", "aid-cg", "pzobo")
 
 
 @cache
@@ -59,9 +59,7 @@ def agree(one, other, rounding=1e-12):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=0, atol=rounding * float(abs(a).max()))
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in ("mrbo", "srba") else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
-)
+@pytest.mark.parametrize("name", ["mrbo", *(pytest.param(name, marks=pytest.mark.slow) for name in KINDS)])
 def test_a_seed_means_the_same_run_on_one_device_and_on_eight(name):
     # VRBO's differences of gradients and PZOBO's quotients magnify rounding.
     rounding = {"vrbo": 1e-9, "pzobo": 1e-6}.get(name, 1e-11)
@@ -79,10 +77,9 @@ def test_and_on_two_four_and_six():
         agree(runs[1], runs[count])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["epoch", "full"])
-@pytest.mark.parametrize(
-    "name", ["soba", pytest.param("saba", marks=pytest.mark.slow), pytest.param("aid-cg", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["soba", "saba"])
 def test_other_samplers(name, sampler):
     problem, algorithm = cleaning(2000, 480), method(name)
     one, eight = (bilax.solve(problem, algorithm, steps=5, mesh=mesh_of(count), sampler=sampler) for count in (1, 8))
@@ -91,6 +88,7 @@ def test_other_samplers(name, sampler):
         agree(one, bilax.solve(problem, algorithm, steps=5, sampler="full"), 1e-11)
 
 
+@pytest.mark.slow
 def test_axes_may_be_explicit_or_automatic_and_data_may_lie_there_already():
     problem, algorithm = cleaning(), method("soba")
     explicit, automatic = (mesh_of(8, axis_types=(kind,)) for kind in (AxisType.Explicit, AxisType.Auto))
@@ -154,9 +152,8 @@ def moved(compiled):
     return found
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in ("mrbo",) else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mrbo", "soba", "saba", "f2sa", "pzobo"])
 def test_every_device_does_its_share_and_no_sample_moves(name):
     one, eight = (program(name, count, S=800) for count in (1, 8))
     assert eight.cost_analysis()["flops"] <= 0.15 * one.cost_analysis()["flops"]
@@ -166,7 +163,7 @@ def test_every_device_does_its_share_and_no_sample_moves(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mrbo", "soba", "f2sa"])
+@pytest.mark.parametrize("name", ["mrbo"])
 def test_what_moves_does_not_grow_with_the_data(name):
     few, many = (sorted(moved(program(name, 8, n))) for n in (1920, 19200))
     assert sum(size for _, size in many) <= 1.05 * sum(size for _, size in few)
@@ -185,6 +182,7 @@ def test_a_sweep_runs_on_a_mesh():
     np.testing.assert_allclose(one.state.y, eight.state.y, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -203,6 +201,7 @@ def test_what_cannot_be_is_refused_with_a_way_out(changes, words):
         bilax.solve(cleaning(), steps=1, **given)
 
 
+@pytest.mark.slow
 def test_seven_devices_share_no_batch():
     with pytest.raises(ValueError, match="has 7 devices; a number that divides 960"):
         bilax.solve(cleaning(), bilax.SOBA(S=70), steps=1, mesh=mesh_of(7))

@@ -37,36 +37,37 @@ def test_on_many_devices(speed):
 
 @pytest.mark.parametrize(("n", "size"), [(1003, 80), (960, 96), (37, 50), (5000, 1), (2, 8)])
 def test_every_sample_is_exactly_as_likely(n, size, monkeypatch):
-    """Over all numbers that can be drawn, each sample is met equally often, in the batch and hence on average."""
+    """Over all numbers that can be drawn, each sample is met equally often."""
     data, numbers = Evenly(ONE).arrange(np.arange(n))
     stretches = data.stretches(size)
 
     def drawn(r):
         monkeypatch.setattr(jax.random, "bits", lambda key, shape, dtype: jnp.full(shape, r, dtype))
-        return np.asarray(Evenly(ONE)(numbers, keys.at(keys.root(0), 0), size)).reshape(stretches, -1)[:, 0]
+        return Evenly(ONE)(numbers, keys.at(keys.root(0), 0), size).reshape(stretches, -1)[:, 0]
 
-    seen = np.bincount(np.concatenate([drawn(r) for r in range(n)]), minlength=n)
-    assert (seen == stretches).all()
+    met = jax.jit(jax.vmap(drawn))(jnp.arange(n, dtype=jnp.uint32))
+    assert (np.bincount(np.ravel(met), minlength=n) == stretches).all()
 
 
-@pytest.mark.parametrize("n", [7, 960, 1003, 5000])
+@pytest.mark.parametrize("n", [7, 960, 1003])
 def test_samples_lie_where_they_are_looked_for(n):
     spread = Spread.of({"number": np.arange(n)}, ONE)
     some = np.random.default_rng(0).integers(0, n, 50)
     np.testing.assert_array_equal(spread.take(jnp.asarray(some))["number"], some)
-    for length in (1, 4, 6, 96, 250):
+    for length in (1, 6, 250):
         if length <= n:
-            blocks = [np.asarray(spread.block(i, length)["number"]) for i in range(n // length)]
+            each = jax.jit(jax.vmap(lambda i, length=length: spread.block(i, length)["number"]))
+            blocks = np.ravel(each(jnp.arange(n // length)))
             rest = np.asarray(spread.rest(length)["number"]) if n % length else []
-            np.testing.assert_array_equal(np.sort(np.concatenate([*blocks, rest])), np.arange(n))
+            np.testing.assert_array_equal(np.sort(np.concatenate([blocks, rest])), np.arange(n))
 
 
 def test_a_pass_meets_every_sample_once():
     _, numbers = Evenly(ONE, each_once=True).arrange(np.arange(480))
     sampler, stream = Evenly(ONE, each_once=True), keys.root(3)
-    met = [np.asarray(sampler(numbers, keys.at(stream, step), 32)) for step in range(30)]
+    met = np.asarray(jax.jit(jax.vmap(lambda step: sampler(numbers, keys.at(stream, step), 32)))(jnp.arange(30)))
     for first in (0, 15):
-        np.testing.assert_array_equal(np.sort(np.concatenate(met[first : first + 15])), np.arange(480))
+        np.testing.assert_array_equal(np.sort(np.ravel(met[first : first + 15])), np.arange(480))
     assert not np.array_equal(met[0], met[15])
 
 

@@ -52,8 +52,8 @@ def same(one, other):
         np.testing.assert_array_equal(a, b)
 
 
-SOME = ("mrbo", "srba")
-EACH = [name if name in SOME else pytest.param(name, marks=pytest.mark.slow) for name in bilax.ALGORITHMS]
+KINDS = ("vrbo", "stocbio", "stable", "saba", "f2sa", "reverse", "aid-cg", "bome")
+EACH = ["mrbo", "srba", *(pytest.param(name, marks=pytest.mark.slow) for name in KINDS)]
 
 
 @pytest.mark.parametrize("name", EACH)
