@@ -19,8 +19,8 @@ from bilax.running.checks import first_state
 from bilax.sampling import keys
 
 D_Y = (24, 5)
-# One of each kind: momentum at two points, inner loops, a series, tables, passes, differences, unrolled.
-KINDS = ("vrbo", "stocbio", "saba", "srba", "f2sa", "reverse", "aid-cg", "pzobo")
+# One of each kind: momentum at two points, inner loops, a series, tables, passes, no second derivatives, unrolled.
+KINDS = ("vrbo", "saba", "srba", "f2sa", "reverse")
 
 
 @cache
@@ -70,16 +70,15 @@ def test_a_seed_means_the_same_run_on_one_device_and_on_eight(name):
 
 
 @pytest.mark.slow
-def test_and_on_two_four_and_six():
+def test_and_on_two_and_on_six():
     # 80 samples cannot be shared by six devices.
-    runs = {n: bilax.solve(cleaning(1980), method("soba", 240), steps=5, mesh=mesh_of(n)) for n in (1, 2, 4, 6)}
-    for count in (2, 4, 6):
+    runs = {n: bilax.solve(cleaning(1980), method("soba", 240), steps=5, mesh=mesh_of(n)) for n in (1, 2, 6)}
+    for count in (2, 6):
         agree(runs[1], runs[count])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["epoch", "full"])
-@pytest.mark.parametrize("name", ["soba", "saba"])
+@pytest.mark.parametrize(("name", "sampler"), [("soba", "epoch"), ("saba", "full")])
 def test_other_samplers(name, sampler):
     problem, algorithm = cleaning(2000, 480), method(name)
     one, eight = (bilax.solve(problem, algorithm, steps=5, mesh=mesh_of(count), sampler=sampler) for count in (1, 8))
@@ -154,7 +153,7 @@ def moved(compiled):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mrbo", "soba", "saba", "f2sa", "pzobo"])
+@pytest.mark.parametrize("name", ["mrbo", "saba", "f2sa"])
 def test_every_device_does_its_share_and_no_sample_moves(name):
     one, eight = (program(name, count, S=800) for count in (1, 8))
     assert eight.cost_analysis()["flops"] <= 0.15 * one.cost_analysis()["flops"]

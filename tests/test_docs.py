@@ -52,7 +52,7 @@ def test_the_figures_of_the_first_page_are_those_of_the_others():
 def test_how_to_sweep_and_how_to_profile_run_as_they_stand(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "performance.md").read_text(), re.DOTALL)
     assert len(blocks) == 2
-    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=ROOT)
+    run = subprocess.run([sys.executable, "-c", "\n".join(blocks)], capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert run.stdout == "(4, 3, 1000)\n"
     assert list(tmp_path.rglob("*.trace.json.gz"))
