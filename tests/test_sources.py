@@ -166,6 +166,15 @@ def test_a_source_that_gives_no_batches_is_refused(take, words):
         problem(Wrong(take))
 
 
+def test_more_samples_than_can_be_numbered_are_refused():
+    class Endless(Wrong):
+        def __len__(self):
+            return 3 * 10**9
+
+    with pytest.raises(ValueError, match="3,000,000,000 samples; at most"):
+        problem(Endless(lambda i: np.zeros((len(i), 2))))
+
+
 def test_a_source_that_fails_is_named_with_its_own_error():
     class Breaks(Arrays):
         reads = 0

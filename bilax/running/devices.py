@@ -115,6 +115,8 @@ def _check(problem: Any, sampler: Any, mesh: Any, algorithm: Any) -> None:
             raise ValueError(f"{name} is a source, which is read on one device; leave mesh out, or give arrays.")
         if any(map(is_rows, jax.tree.leaves(data, is_leaf=is_rows))):
             raise ValueError(f"{name} holds sparse rows, which cannot be laid out on a mesh; run on one device.")
+        if size_of(data) >= 2**31:
+            raise ValueError(f"{name} has {size_of(data):,} samples; at most 2**31 - 1 can be numbered.")
         if not is_nothing(data) and size_of(data) < count:
             raise ValueError(f"{name} has {size_of(data)} samples, fewer than the {count} devices of the mesh.")
     if "HINV" in getattr(getattr(algorithm, "about", None), "calls", ()):

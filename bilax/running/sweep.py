@@ -102,7 +102,7 @@ def sweep(
     if not chosen:
         raise ValueError("seeds is empty; give at least one, like seeds=[0].")
     parts, (x0, y0) = devices.prepared(problem, sampler, mesh, settings[0], (x0, y0), None)
-    x0, y0 = (x0, y0) if mesh is not None else starting_point(problem, x0, y0)
+    x0, y0 = starting_point(problem, x0, y0)
     lanes = _lanes(parts, settings[0], x0, y0, len(settings))
     _check_memory(parts, settings[0], x0, y0, steps, len(settings) * len(chosen))
     groups = [jax.tree.map(lambda *leaves: np.array(leaves, float), *group) for group in groups_of(lanes, settings)]

@@ -77,6 +77,10 @@ class Streamed(Stored):
         self.name, self.source, self.samples = name, source, len(source)
         if self.samples < 1:
             raise ValueError(f"{name} is a source without samples.")
+        if self.samples >= 2**31:
+            raise ValueError(
+                f"{name} has {self.samples:,} samples; at most 2**31 - 1 can be numbered. Give a part of them."
+            )
         self.failure: Exception | None = None
         self.ahead = Ahead()
         self._one_at_a_time = threading.Lock()
