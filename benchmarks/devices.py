@@ -97,13 +97,14 @@ def plain(problem, count):
     return lambda steps: many(steps, start)
 
 
-def moved(program) -> int:
-    """Return the bytes that the collective operations of a program hand over, each counted once."""
-    total = 0
-    for shapes, _ in COLLECTIVE.findall(program.as_text()):
-        for dtype, dims in re.findall(r"(\w+)\[([\d,]*)\]", shapes):
-            total += BYTES[dtype] * int(np.prod([int(d) for d in dims.split(",") if d] or [1]))
-    return total
+def moved(program) -> list[int]:
+    """Return the bytes of every array that the collective operations of a program hand over."""
+    arrays = [
+        array
+        for shapes, _ in COLLECTIVE.findall(program.as_text())
+        for array in re.findall(r"(\w+)\[([\d,]*)\]", shapes)
+    ]
+    return [BYTES[dtype] * int(np.prod([int(d) for d in dims.split(",") if d] or [1])) for dtype, dims in arrays]
 
 
 def seconds(run, steps: int, repeats: int = 3) -> float:
@@ -130,7 +131,7 @@ def main():
         one = one or {"flops": flops, "ms": ms}
         row = {
             "work of each": flops / one["flops"],
-            "KB moved": moved(program) / 1e3 if count > 1 else 0.0,
+            "KB moved": sum(moved(program)) / 1e3 if count > 1 else 0.0,
             "ms": ms,
             "of one device": ms / one["ms"],
             "of plain JAX": ms / (1e3 * seconds(plain(problem, count), steps)),
