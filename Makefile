@@ -37,14 +37,14 @@ demo: $(VENV)/.demo
 	@$(BIN)/bilax demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest --numprocesses 2 --durations 10 -m 'not slow'
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --durations 10 -m 'not slow'
 
 # The lower bounds of pyproject.toml hold.
 test-oldest: $(VENV)/.test
 	$(BIN)/python .ci/package.py --oldest
 
 test-slow: $(VENV)/.test
-	$(BIN)/python -m pytest --numprocesses 2 --durations 10 -m slow
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --durations 10 -m slow
 
 NAME ?= mrbo
 check-method: $(VENV)/.test

@@ -22,7 +22,7 @@ import transcript_srba
 from stepping import Batches
 
 import bilax
-from bilax import MRBO, VRBO, Problem, iterate
+from bilax import MRBO, VRBO, Problem, solve
 from bilax.algorithms import directions, pzobo, saba, spaba
 from bilax.algorithms.f2sa import WEIGHTS
 from bilax.hypergrad import dense, neumann
@@ -531,6 +531,5 @@ METHOD_CASES = [case for case in ALGORITHM_CASES if case.name in bilax.ALGORITHM
 
 
 def final_state(case: ProblemCase, algorithm, steps: int, **options):
-    """Run on a problem case and return the last state."""
-    run = jax.jit(lambda a: iterate(case.problem, a, case.x0, case.y0, steps=steps, **options)[0])
-    return run(algorithm)
+    """Run on a problem case and return the last state (by `solve`, which compiles once for any number of steps)."""
+    return solve(case.problem, algorithm, case.x0, case.y0, steps=steps, every=steps, **options).state

@@ -57,6 +57,8 @@ def pytest_collection_modifyitems(config, items):
         twice = getattr(values.get("case"), "name", None) == "quadratic"  # one problem is enough, the harder one
         if seldom and (twice or item.module.__name__ in ALIKE):
             item.add_marker(pytest.mark.slow)
+        if method := getattr(values.get("algorithm"), "method", None):  # in one process: what is compiled is shared
+            item.add_marker(pytest.mark.xdist_group(method))
     name = config.getoption("--method")
     if name is None:
         return

@@ -1,5 +1,6 @@
 """A method stepped in Python beside its transcript, and a comparison that says what differs."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -24,9 +25,13 @@ def unused(batches):
     return sorted(held - vars(batches).get("_used", set()))
 
 
+# One oracle of a problem for all tests of a process, so that what it compiles is compiled once.
+oracle_of = cache(make_oracle)
+
+
 def stepped(algorithm, problem, x0, y0, K, sampler="iid"):
     """Return the states after each of K steps, and the batches that each of them drew."""
-    oracle, drawn = recording(make_oracle(problem, sampler))
+    oracle, drawn = recording(oracle_of(problem, sampler))
     state, states, draws = algorithm.init(oracle, jnp.asarray(x0), jnp.asarray(y0)), [], []
     with python_loops():
         for k in range(K):

@@ -144,7 +144,12 @@ def _calls(algorithm: Algorithm) -> float:
     return sum(getattr(cost, kind) for kind in KINDS)
 
 
-@partial(jax.jit, inline=True)  # traced once for all programs that take it
+@partial(jax.jit, inline=True)  # traced once for all programs that take it, and to learn what it tells
+def _move(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, memory: Memory):
+    return move(problem.oracle(), algorithm, keys.at(stream, state.k), state, memory)
+
+
+@partial(jax.jit, inline=True)
 def _step(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, memory: Memory):
     return take_step(problem.oracle(), algorithm, stream, state, memory)
 
@@ -158,7 +163,7 @@ def begin(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, 
 
     def first(state: Any, memory: Memory) -> Info:
         arrangement, *arguments = arranged(problem, algorithm, state, memory)
-        return _step(arrangement, algorithm, stream, *arguments)[-1]
+        return _move(arrangement, algorithm, stream, *arguments)[-1]
 
     told = jax.eval_shape(first, state, memory)
     info = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), told)
@@ -188,8 +193,7 @@ def advance(
     oracle = problem.oracle()
 
     def step(loop: LoopState) -> LoopState:
-        key = keys.at(stream, loop.state.k)
-        state, memory, info = move(oracle, algorithm, key, loop.state, loop.memory)
+        state, memory, info = _move(problem, algorithm, stream, loop.state, loop.memory)
         grew = info.own.get("diverging", jnp.zeros((), bool)) & jnp.logical_not(warned)
         if memory.curvature is not None:
             grew &= loop.info.own.get("diverging", grew)  # the first time, eta="auto" lowers eta by itself
