@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from cases import ALGORITHM_CASES, PROBLEM_CASES
+from stepping import oracle_of
 
 import bilax
 from bilax import Counts, solve
@@ -95,7 +96,7 @@ def test_the_formulas_of_the_catalogue_are_the_costs(algorithm):
 def test_declared_draws_are_the_samples_drawn(algorithm):
     """A batch that is met again (by the other point, by the way back through a loop) counts once."""
     alg = algorithm.make(eta=0.2, S=12)  # large enough that no two batches are equal by chance
-    oracle, drawn = recording(make_oracle(CASE.problem))
+    oracle, drawn = recording(oracle_of(CASE.problem))
     state = alg.init(oracle, jnp.asarray(CASE.x0), jnp.asarray(CASE.y0))
     values = {field.name: getattr(alg, field.name) for field in fields(alg)}
     made, declared = Counter(), Counter()

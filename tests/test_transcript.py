@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import transcript
 from cases import ALGORITHM_CASES, PROBLEM_CASES, _numbers, _series, final_state
-from stepping import compare, stepped
+from stepping import compare, oracle_of, stepped
 
 from bilax.hypergrad import neumann
-from bilax.oracle import make_oracle
 from bilax.sampling import keys
 from bilax.testing import python_loops, recording
 
@@ -52,7 +51,7 @@ def test_iterates_equal_the_transcript(K, algorithm, case, sampler):
 @pytest.mark.parametrize("case", PROBLEM_CASES, ids=lambda c: c.name)
 def test_batches_of_one_step_differ(case):
     """B_F, B_G, B_1, ..., B_Q are independent; a sampler that hands out one batch twice would go unnoticed above."""
-    oracle, drawn = recording(make_oracle(case.problem))
+    oracle, drawn = recording(oracle_of(case.problem))
     alg = ALGORITHM_CASES[0].make(Q=4, S=12)
     with python_loops():
         alg.step(oracle, keys.at(keys.root(0), 3), alg.init(oracle, case.x0, case.y0))
@@ -63,7 +62,7 @@ def test_batches_of_one_step_differ(case):
 @pytest.mark.parametrize("case", PROBLEM_CASES, ids=lambda c: c.name)
 @pytest.mark.parametrize("Q", [1, 2, 5])
 def test_estimators_equal_equations_4_and_5(case, Q):
-    oracle, drawn = recording(make_oracle(case.problem))
+    oracle, drawn = recording(oracle_of(case.problem))
     x, y = jax.numpy.asarray(case.x0), jax.numpy.asarray(case.y0)
     with python_loops():
         oracle.draw_G(keys.root(1), 1)  # stands for B_y
