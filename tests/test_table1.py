@@ -10,12 +10,13 @@ from bilax.paper import table1
 
 def test_every_method_is_measured_with_the_same_effort():
     measured = [method for method in bilax.ALGORITHMS.values() if method.about.scaling is not None]
-    assert len(measured) >= 14
+    assert len(measured) >= 20
     for method in measured:
         tried = table1.settings_of(method.about.scaling)
         assert len(tried) == table1.SETTINGS, f"{method.about.name}: its grid must have {table1.SETTINGS} settings"
         for setting in tried:
-            method(**method.about.scaling.fixed(0.1), **setting)
+            for tied in (method.about.scaling.fixed, *method.about.scaling.others):
+                method(**tied(0.1), **setting)
     assert len(table1.TARGETS) >= 5
     assert max(table1.TARGETS) / min(table1.TARGETS) >= 100
 
@@ -44,6 +45,56 @@ def test_calls_and_slope_of_a_known_trace():
     assert np.isnan(table1._slope(x, np.array([20.0, np.nan, 2000.0])))
 
 
+def traces_of(values, cost=1):
+    """Stand in for runs: one setting, `values` of |grad Phi|^2 by seed, which reach a target at once or never."""
+
+    class Traces:
+        def __init__(self):
+            self.asked = []
+
+        def of(self, fixed, seeds):
+            self.asked.append((fixed["c"], seeds))
+            k = np.arange(1, 1001)
+            mean = np.array([[value / k for value in values[:seeds]]])
+            zeros = {kind: np.zeros((1, seeds, len(k))) for kind in KINDS}
+            return table1._Trace(mean, zeros, {kind: fixed["c"] * k if kind == "F" else 0 * k for kind in KINDS})
+
+    return Traces()
+
+
+def test_the_calls_have_an_interval_over_seeds():
+    """With seeds alike there is no doubt; with seeds apart the interval holds the calls and is wide."""
+    sure = table1._at_targets(traces_of(np.ones(8)), lambda eps: {"c": 1}, (0.1, 0.01), 8)
+    np.testing.assert_allclose(sure.intervals(), [[10, 10], [100, 100]], rtol=0.01)
+    assert sure.half_width() < 0.01
+    apart = table1._at_targets(traces_of(np.linspace(0.5, 1.5, 8)), lambda eps: {"c": 1}, (0.1, 0.01), 8)
+    (low, high) = apart.intervals()[1]
+    assert low < 90 < 110 < high
+    assert 0.1 < apart.half_width() < 0.5
+
+
+def test_constants_are_chosen_at_the_smallest_target():
+    scaling = bilax.ALGORITHMS["vrbo"].about.scaling
+    from dataclasses import replace
+
+    ways = [lambda eps, c=c: {"c": c} for c in (3, 1, 2)]
+    traces = traces_of(np.ones(8))
+    best = table1._best_constants(replace(scaling, fixed=ways[0], others=ways[1:]), traces, 0.02, 8)
+    assert best is ways[1]
+    assert {c for c, _ in traces.asked} == {1, 2, 3}
+    assert table1._best_constants(replace(scaling, others=()), traces, 0.02, 8) is scaling.fixed
+
+
+def test_a_rank_is_claimed_where_intervals_part():
+    def row(name, *total):
+        calls = {kind: [1.0, 1.0] for kind in KINDS}
+        none = dict.fromkeys(KINDS, 0.0)
+        return table1.Row(name, None, calls, [], none, dict.fromkeys(KINDS, (0.0, 0.0)), 8, list(total), {})
+
+    rows = [row("a", (1, 3), (1, 2)), row("b", (2, 4), (3, 4)), row("c", (5, 6), (np.nan, np.nan))]
+    assert table1.fewer(rows, (0.1, 0.01)) == [(0.1, ["a", "b"]), (0.01, ["a"])]
+
+
 @pytest.mark.slow
 def test_a_tiny_run():
     names = ["mrbo", "vrbo", "bsa", "stable", "aid-cg"]
@@ -66,7 +117,8 @@ def test_a_tiny_run():
 def test_verdicts():
     def row(slope, low, high, proven=1.5):
         calls = {kind: [1.0, 2.0] for kind in KINDS}
-        return table1.Row("m", proven, calls, [], dict.fromkeys(KINDS, slope), dict.fromkeys(KINDS, (low, high)))
+        slopes, intervals = dict.fromkeys(KINDS, slope), dict.fromkeys(KINDS, (low, high))
+        return table1.Row("m", proven, calls, [], slopes, intervals, seeds=8, total=[], constants={})
 
     assert row(1.4, 1.2, 1.6).verdict() == "as proven"
     assert row(1.2, 1.1, 1.3).verdict() == "smaller than proven"

@@ -14,6 +14,7 @@ class Scaling:
     grid: Mapping[str, Sequence[float]]  # the step sizes and momentum constants that are searched
     steps: int  # at most
     sampler: str = "iid"
+    others: Sequence[Callable[[float], dict[str, Any]]] = ()  # other constants of what `fixed` ties to eps
 
 
 @dataclass(frozen=True)

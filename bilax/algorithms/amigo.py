@@ -1,12 +1,13 @@
 """AmIGO, amortised implicit differentiation (Arbel and Mairal, ICLR 2022)."""
 
+import math
 from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 
 from bilax.algorithms import inner_loops
-from bilax.algorithms.about import About
+from bilax.algorithms.about import About, Scaling
 from bilax.algorithms.protocol import Draws, Info, info
 from bilax.hypergrad.neumann import ratio
 from bilax.hyperparameters import Eta, batch_size, count, hyperparameters, inner_step, outer_step, series_step
@@ -50,6 +51,16 @@ class AmIGO:
         draws={"F": "S", "G": "(2 * T + 1) * S"},
         complexity="eps^-2, with batches that grow",
         reference="Arbel, Mairal. Amortized Implicit Differentiation for Stochastic Bilevel Optimization. ICLR 2022",
+        scaling=Scaling(
+            exponent=2.0,
+            fixed=lambda eps: {"T": 5, "rho_v": 0.5, "S": math.ceil(1 / eps)},
+            grid={"gamma": (0.001, 0.003, 0.01, 0.04), "rho": (0.02, 0.05, 0.1, 0.2)},
+            steps=20_000,
+            others=(
+                lambda eps: {"T": 5, "rho_v": 0.5, "S": math.ceil(0.25 / eps)},
+                lambda eps: {"T": 5, "rho_v": 0.5, "S": math.ceil(0.06 / eps)},
+            ),
+        ),
     )
 
     gamma: Step = outer_step(default=0.1)

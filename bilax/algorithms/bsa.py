@@ -58,7 +58,7 @@ class BSA:
             exponent=2.0,
             fixed=lambda eps: {"Q": 10, "eta": 0.75, "T": 5, "S": 1},
             grid={"alpha": (2e-4, 5e-4, 2.5e-3, 1e-2), "beta": (0.02, 0.05, 0.1, 0.2)},
-            steps=200_000,
+            steps=100_000,
         ),
     )
 

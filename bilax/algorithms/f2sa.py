@@ -1,11 +1,12 @@
 """F2SA, fully first-order (Kwon and others, ICML 2023), of any order (Chen and others, ICLR 2026)."""
 
+import math
 from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 
-from bilax.algorithms.about import About
+from bilax.algorithms.about import About, Scaling
 from bilax.algorithms.inner_loops import decay
 from bilax.algorithms.protocol import Draws, Info, info
 from bilax.hyperparameters import (
@@ -72,6 +73,13 @@ class F2SA:
         reference="Kwon, Kwon, Wright, Nowak. A Fully First-Order Method for Stochastic Bilevel Optimization. ICML "
         "2023; Chen, Li, Chayti, Zhang. Faster Gradient Methods for Highly-smooth Stochastic Bilevel Optimization. "
         "ICLR 2026",
+        scaling=Scaling(
+            exponent=2.5,
+            fixed=lambda eps: {"T": 5, "P": 2, "nu": 0.2 * eps**0.25, "S": math.ceil(1 / eps)},
+            grid={"gamma": (0.003, 0.01, 0.03, 0.06), "beta": (0.2, 0.4, 0.8, 1.2)},
+            steps=4_000,
+            others=(lambda eps: {"T": 5, "P": 2, "nu": 0.2 * eps**0.25, "S": math.ceil(4 / eps)},),
+        ),
     )
 
     gamma: Step = outer_step(default=0.1)

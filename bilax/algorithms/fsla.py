@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, final
 import jax
 import jax.numpy as jnp
 
-from bilax.algorithms.about import About
+from bilax.algorithms.about import About, Scaling
 from bilax.algorithms.inner_loops import decay
 from bilax.algorithms.protocol import Draws, Info, info
 from bilax.hyperparameters import Eta, batch_size, hyperparameters, inner_step, outer_step, series_step, weight
@@ -52,6 +52,12 @@ class FSLA:
         complexity="eps^-2",
         reference="Li, Gu, Huang. A Fully Single Loop Algorithm for Bilevel Optimization without Hessian Inverse. "
         "AAAI 2022",
+        scaling=Scaling(
+            exponent=2.0,
+            fixed=lambda eps: {"S": 1, "rho_v": 0.5},
+            grid={"gamma": (0.003, 0.01, 0.03, 0.1), "rho": (0.3, 1.0), "theta": (0.3, 1.0)},
+            steps=40_000,
+        ),
     )
 
     gamma: Step = outer_step(default=0.1)

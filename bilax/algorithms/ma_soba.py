@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from bilax.algorithms import directions
-from bilax.algorithms.about import About
+from bilax.algorithms.about import About, Scaling
 from bilax.algorithms.protocol import Draws, Info, info
 from bilax.hyperparameters import Eta, batch_size, hyperparameters, inner_step, outer_step, series_step, weight
 from bilax.numerics.tree import lerp, zeros_like
@@ -51,6 +51,16 @@ class MASOBA:
         complexity="eps^-2",
         reference="Chen, Xiao, Balasubramanian. Optimal Algorithms for Stochastic Bilevel Optimization under Relaxed "
         "Smoothness Conditions. JMLR 2024",
+        scaling=Scaling(
+            exponent=2.0,
+            fixed=lambda eps: {"S": 1, "beta": min(1.0, eps), "nu": min(0.5, eps)},
+            grid={"alpha": (0.0003, 0.001, 0.003, 0.01), "theta": (0.03, 0.1, 0.3, 1.0)},
+            steps=130_000,
+            others=(
+                lambda eps: {"S": 1, "beta": min(1.0, 4 * eps), "nu": min(0.5, eps)},
+                lambda eps: {"S": 1, "beta": min(1.0, 4 * eps), "nu": min(0.5, 4 * eps)},
+            ),
+        ),
     )
 
     alpha: Step = outer_step(default=0.01)

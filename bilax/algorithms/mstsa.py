@@ -66,7 +66,7 @@ class MSTSA:
             exponent=2.0,
             fixed=lambda eps: {"Q": 10, "eta": 0.75, "S": 1},
             grid={"alpha": (0.01, 0.03, 0.1, 0.3), "beta": (0.5, 1.0), "c": (3.0, 30.0)},
-            steps=100_000,
+            steps=40_000,
         ),
     )
 

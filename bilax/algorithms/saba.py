@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, final
 import jax
 import jax.numpy as jnp
 
-from bilax.algorithms.about import About
+from bilax.algorithms.about import About, Scaling
 from bilax.algorithms.protocol import Draws, Info, info
 from bilax.hyperparameters import Eta, batch_size, hyperparameters, inner_step, outer_step, series_step
 from bilax.numerics.memory import bytes_of, refuse_if_too_large
@@ -55,6 +55,12 @@ class SABA:
         complexity="(n + m)^(2/3) eps^-1",
         reference="Dagréou, Ablin, Vaiter, Moreau. A Framework for Bilevel Optimization that Enables Stochastic and "
         "Global Variance Reduction Algorithms. NeurIPS 2022",
+        scaling=Scaling(
+            exponent=1.0,
+            fixed=lambda eps: {"S": 8, "rho_v": 0.3},
+            grid={"gamma": (0.0025, 0.005, 0.01, 0.05), "rho": (0.05, 0.4, 0.8, 1.2)},
+            steps=20_000,
+        ),
     )
 
     gamma: Step = outer_step(default=0.01)

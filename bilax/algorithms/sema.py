@@ -61,7 +61,7 @@ class SEMA:
             exponent=2.0,
             fixed=lambda eps: {"Q": 10, "eta": 0.75, "S": 1},
             grid={"gamma": (1e-4, 3e-4, 1e-3, 3e-3), "tau": (0.03, 0.1), "alpha": (0.03, 0.3)},
-            steps=200_000,
+            steps=130_000,
         ),
     )
 

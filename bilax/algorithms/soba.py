@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, final
 import jax
 import jax.numpy as jnp
 
-from bilax.algorithms.about import About
+from bilax.algorithms.about import About, Scaling
 from bilax.algorithms.inner_loops import decay
 from bilax.algorithms.protocol import Draws, Info, info
 from bilax.hypergrad.neumann import ratio
@@ -51,6 +51,12 @@ class SOBA:
         complexity="eps^-2, if F and G are smooth enough",
         reference="Dagréou, Ablin, Vaiter, Moreau. A Framework for Bilevel Optimization that Enables Stochastic and "
         "Global Variance Reduction Algorithms. NeurIPS 2022",
+        scaling=Scaling(
+            exponent=2.0,
+            fixed=lambda eps: {"S": 1},
+            grid={"gamma": (0.003, 0.01, 0.03, 0.1), "rho": (0.5, 1.0), "rho_v": (0.5, 1.0)},
+            steps=30_000,
+        ),
     )
 
     gamma: Step = outer_step(default=0.1)

@@ -5,7 +5,7 @@ from typing import final
 import jax
 
 from bilax.algorithms import directions
-from bilax.algorithms.about import About
+from bilax.algorithms.about import About, Scaling
 from bilax.algorithms.directions import Point
 from bilax.algorithms.protocol import Draws, Info, info
 from bilax.algorithms.srba import State, first, moved
@@ -63,6 +63,12 @@ class SPABA:
             "JV": "2 * S * (1 - 1 / q) + (S1 or n) / q",
             "HV": "2 * S * (1 - 1 / q) + (S1 or n) / q",
         },
+        scaling=Scaling(
+            exponent=1.0,
+            fixed=lambda eps: {"S": 8, "q": 100, "rho_v": 0.5},
+            grid={"gamma": (0.005, 0.01, 0.02, 0.05), "rho": (0.1, 0.8, 1.2, 1.6)},
+            steps=10_000,
+        ),
     )
 
     gamma: Step = outer_step(default=0.01)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from bilax.algorithms import directions
-from bilax.algorithms.about import About
+from bilax.algorithms.about import About, Scaling
 from bilax.algorithms.directions import Point
 from bilax.algorithms.protocol import Draws, Info, info
 from bilax.hyperparameters import (
@@ -85,6 +85,12 @@ class SRBA:
         reference="Dagréou, Moreau, Vaiter, Ablin. A Lower Bound and a Near-Optimal Algorithm for Bilevel Empirical "
         "Risk Minimization. AISTATS 2024",
         random={"F": "m / q", "G": "n / q", "JV": "n / q", "HV": "n / q"},
+        scaling=Scaling(
+            exponent=1.0,
+            fixed=lambda eps: {"S": 8, "q": 100, "rho_v": 0.5},
+            grid={"gamma": (0.005, 0.01, 0.02, 0.05), "rho": (0.1, 0.8, 1.2, 1.6)},
+            steps=10_000,
+        ),
     )
 
     gamma: Step = outer_step(default=0.01)

@@ -50,6 +50,10 @@ class StocBiO:
             fixed=lambda eps: {"Q": 10, "eta": 0.75, "D": 5, "S": math.ceil(1 / eps)},
             grid={"beta": (0.01, 0.03, 0.06, 0.12), "alpha": (0.1, 0.2, 0.4, 0.6)},
             steps=4_000,
+            others=(
+                lambda eps: {"Q": 10, "eta": 0.75, "D": 5, "S": math.ceil(0.25 / eps)},
+                lambda eps: {"Q": 10, "eta": 0.75, "D": 5, "S": math.ceil(4 / eps)},
+            ),
         ),
     )
 

@@ -68,7 +68,7 @@ class SUSTAIN:
             exponent=1.5,
             fixed=lambda eps: {"Q": 10, "eta": 0.75, "S": 1, "w": 8.0},
             grid={"c": (0.01, 0.03, 0.1, 0.3), "c_b": (10.0, 30.0), "c_f": (30.0, 300.0)},
-            steps=120_000,
+            steps=70_000,
         ),
     )
 

@@ -59,7 +59,7 @@ class TTSA:
             exponent=2.5,
             fixed=lambda eps: {"Q": 10, "eta": 0.75, "S": 1},
             grid={"alpha": (0.01, 0.03, 0.1, 0.3), "beta": (0.3, 0.6, 1.0, 1.5)},
-            steps=40_000,
+            steps=15_000,
         ),
     )
 

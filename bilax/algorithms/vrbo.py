@@ -27,6 +27,12 @@ class State(NamedTuple):
     y_memory: Any
 
 
+def _tied(eps: float, m: int, S1: float, S2: float, q: float) -> dict[str, Any]:
+    """Batches and period as the theory ties them to eps, with these constants."""
+    sizes = {"S1": math.ceil(S1 / eps), "S2": math.ceil(S2 / eps**0.5), "q": max(1, round(q / eps**0.5))}
+    return {"Q": 10, "eta": 0.75, "m": m, **sizes}
+
+
 @final
 @hyperparameters
 class VRBO:
@@ -63,16 +69,10 @@ class VRBO:
         reference="Yang, Ji, Liang. Provably Faster Algorithms for Bilevel Optimization. NeurIPS 2021, Algorithm 2",
         scaling=Scaling(
             exponent=1.5,
-            fixed=lambda eps: {
-                "Q": 10,
-                "eta": 0.75,
-                "m": 4,
-                "S1": math.ceil(4 / eps),
-                "S2": math.ceil(4 / eps**0.5),
-                "q": max(1, round(0.1 * 4 / eps**0.5)),  # mu L beta S2 / (mu + L) for beta = 0.3
-            },
+            fixed=lambda eps: _tied(eps, m=4, S1=4, S2=4, q=0.4),  # q: mu L beta S2 / (mu + L) for beta = 0.3
             grid={"alpha": (0.003, 0.01, 0.03, 0.06), "beta": (0.05, 0.1, 0.2, 0.4)},
             steps=4_000,
+            others=(lambda eps: _tied(eps, m=3, S1=40, S2=10, q=2), lambda eps: _tied(eps, m=3, S1=10, S2=5, q=1)),
         ),
     )
 

@@ -112,7 +112,10 @@ def reproduce(
     experiment: Annotated[
         str, typer.Argument(help="fig1a ... fig7b, table1, all; tuning repeats the searches; benchmark, optima.")
     ],
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per setting.  \\[default: 5; table1: 8]")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Seeds per setting.  \\[default: 5; table1: as many as it needs, at most 64]"),
+    ] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds per run.  \\[default: 5; newsgroups: 10]")] = None,
     variant: Annotated[str, typer.Option(help="paper, tuned or both.")] = "both",
     data: Annotated[str, typer.Option(help="paper, or digits: the same methods on bundled data.")] = "paper",
@@ -158,7 +161,7 @@ def reproduce(
     ]
     ends = run_all(jobs, out, again=again, announce=lambda text: console.print(text, highlight=False))
     if "interrupted" not in ends and "table1" in names:
-        _table1(out, seeds or 8, quick)
+        _table1(out, seeds, quick)
     if chosen:
         _write_report(out)
     if "interrupted" in ends:
@@ -222,15 +225,19 @@ def _tuning(out: Path, quick: bool) -> None:
     console.print(f"written: {escape(str(path))}", highlight=False)
 
 
-def _table1(out: Path, seeds: int, quick: bool) -> None:
+def _table1(out: Path, seeds: int | None, quick: bool) -> None:
     import jax
 
     from bilax.paper import table1
+    from bilax.storage.environment import commit
 
     out.mkdir(parents=True, exist_ok=True)
     with jax.enable_x64(True):
         rows = table1.measure(
-            seeds=max(2, seeds), scale=0.01 if quick else 1.0, announce=console.print, keep=out / ".table1"
+            seeds=max(2, seeds or (2 if quick else table1.SEEDS[1])),
+            scale=0.01 if quick else 1.0,
+            announce=console.print,
+            keep=out / ".table1",
         )
     table = Table(box=box.SIMPLE, padding=(0, 1))
     for title in ("method", "most calls", "slope", "95 % interval", "proven", "verdict"):
@@ -247,6 +254,7 @@ def _table1(out: Path, seeds: int, quick: bool) -> None:
         highlight=False,
     )
     write_text(out / "table1.md", table1.markdown(rows) + "\n")
+    write_text(out / "table1.json", table1.written(rows, commit()) + "\n")
     console.print(f"written: {escape(str(out / 'table1.md'))}", highlight=False)
 
 

@@ -2,10 +2,12 @@
 
 The mean is the theory's: over the iterations so far, and over seeds. For each target, every method is run with the
 same number of settings (a grid of step sizes), and the one that needs the fewest calls counts. Batch sizes that a
-method's theory ties to eps are tied to it here too. The slope of log calls against log 1/eps is fitted, with an
-interval from a bootstrap over seeds.
+method's theory ties to eps are tied to it here too; where a method has several constants to tie them with, the ones
+that need the fewest calls at the smallest target are taken at all of them. Seeds are added until the calls are known
+within a tenth. The slope of log calls against log 1/eps is fitted, with an interval from a bootstrap over seeds.
 """
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -18,7 +20,7 @@ import numpy as np
 
 from bilax.algorithms import ALGORITHMS
 from bilax.algorithms.about import Scaling
-from bilax.oracle import KINDS, traced
+from bilax.oracle import KINDS, Counts, traced
 from bilax.problems.quadratic import Quadratic, quadratic
 from bilax.running import loop
 from bilax.running.accounting import Account
@@ -27,6 +29,9 @@ from bilax.storage.remembering import remembered
 
 TARGETS = (2.0, 0.6, 0.2, 0.06, 0.02)
 SETTINGS = 16  # per method and target
+SEEDS = (8, 64)  # at first, and at most
+TOGETHER = 16  # seeds in one program: the norms of all their iterations are in memory
+KNOWN = 0.1  # seeds are added until half the interval of the calls is this part of them, at every target
 TOLERANCE = 0.1  # a slope this close to the proven exponent counts as equal to it
 
 
@@ -39,6 +44,9 @@ class Row(NamedTuple):
     settings: list[dict[str, float] | None]  # the winner at each target
     slope: dict[str, float]
     interval: dict[str, tuple[float, float]]  # 95 %, over seeds
+    seeds: int
+    total: list[tuple[float, float]]  # 95 % interval of the calls of all kinds, at each target
+    constants: dict[str, float]  # what was tied to eps, at the smallest target
 
     def verdict(self) -> str:
         """Compare the proven exponent with the slope of the kind of call that the method makes most."""
@@ -51,6 +59,9 @@ class Row(NamedTuple):
         if high < self.proven - TOLERANCE:
             return "smaller than proven"
         return "larger than proven" if low > self.proven + TOLERANCE else "as proven"
+
+    def calls_of_all_kinds(self) -> list[float]:
+        return [sum(at) for at in zip(*(self.calls[kind] for kind in KINDS), strict=True)]
 
     def main_kind(self) -> str:
         return max(KINDS, key=lambda kind: float(np.nansum(self.calls[kind])))
@@ -69,12 +80,12 @@ def measure(
     *,
     names: Sequence[str] | None = None,
     targets: Sequence[float] = TARGETS,
-    seeds: int = 8,
+    seeds: int = SEEDS[1],
     scale: float = 1.0,
     announce: Callable[[str], None] = lambda text: None,
     keep: Path | None = None,
 ) -> list[Row]:
-    """Measure the named methods (all by default). ``scale`` shortens the runs, for a quick look.
+    """Measure the named methods (all by default) with at most so many seeds. ``scale`` shortens the runs.
 
     Rows are kept in the folder ``keep`` as they are measured, and not measured again.
     """
@@ -85,8 +96,14 @@ def measure(
             steps = max(2, round(method.about.scaling.steps * scale))
             identity = {"table1": name, "targets": list(targets), "seeds": seeds, "steps": steps}
             row = remembered(keep, identity, lambda m=method, n=steps: _measure(m, targets, seeds, n)._asdict())
-            rows.append(Row(**row)._replace(interval={k: tuple(v) for k, v in row["interval"].items()}))
+            rows.append(read(row))
     return rows
+
+
+def read(row: dict[str, Any]) -> Row:
+    """Return the row that was written as JSON."""
+    pairs = {k: tuple(v) for k, v in row["interval"].items()}
+    return Row(**row)._replace(interval=pairs, total=[tuple(pair) for pair in row["total"]])
 
 
 def settings_of(scaling: Scaling) -> list[dict[str, float]]:
@@ -94,35 +111,110 @@ def settings_of(scaling: Scaling) -> list[dict[str, float]]:
     return [dict(zip(scaling.grid, values, strict=True)) for values in product(*scaling.grid.values())]
 
 
-def _measure(method: type, targets: Sequence[float], seeds: int, steps: int) -> Row:
+def _measure(method: type, targets: Sequence[float], most: int, steps: int) -> Row:
     scaling = method.about.scaling
     grid = settings_of(scaling)
-    traces: dict[str, _Trace] = {}
+    few = min(SEEDS[0], most)
+    traces = _Traces(method, grid, steps)
+    tied = _best_constants(scaling, traces, min(targets), few)
+    seeds = few
+    while True:
+        found = _at_targets(traces, tied, targets, seeds)
+        if seeds == most or found.half_width() <= KNOWN:
+            break
+        seeds = min(2 * seeds, most)
+    slope, interval = {}, {}
+    x = np.log(1 / np.asarray(targets))
+    for kind in KINDS:
+        slopes = np.array([_slope(x, row) for row in found.calls[kind]])
+        slope[kind] = float(slopes[0])
+        finite = slopes[np.isfinite(slopes)]
+        low, high = np.percentile(finite, [2.5, 97.5]) if len(finite) > 20 else (np.nan, np.nan)
+        interval[kind] = (float(low), float(high))
+    return Row(
+        method=method.about.name,
+        proven=scaling.exponent,
+        calls={kind: found.calls[kind][0].tolist() for kind in KINDS},
+        settings=[None if winner is None else grid[winner] for winner in found.winners],
+        slope=slope,
+        interval=interval,
+        seeds=seeds,
+        total=[(float(low), float(high)) for low, high in found.intervals()],
+        constants=tied(min(targets)),
+    )
+
+
+class _Found(NamedTuple):
+    """The calls of the best setting at each target: in the first row of all seeds, then of each bootstrap sample."""
+
+    calls: dict[str, np.ndarray]  # kind -> (1 + bootstrap samples, targets), NaN where the target was not reached
+    winners: list[int | None]
+
+    def total(self) -> np.ndarray:
+        return np.sum(list(self.calls.values()), axis=0)
+
+    def intervals(self) -> np.ndarray:
+        total = self.total()[1:]
+        reached = np.isfinite(total).mean(axis=0) > 0.95
+        bounds = [
+            np.nanpercentile(row, [2.5, 97.5]) if known else (np.nan, np.nan)
+            for row, known in zip(total.T, reached, strict=True)
+        ]
+        return np.array(bounds)
+
+    def half_width(self) -> float:
+        """The largest half of an interval, as a part of the calls, at the targets that were reached."""
+        low, high = self.intervals().T
+        parts = (high - low) / 2 / self.total()[0]
+        return float(np.max(parts[np.isfinite(parts)], initial=0.0))
+
+
+def _at_targets(traces: "_Traces", tied: Callable, targets: Sequence[float], seeds: int) -> _Found:
     rng = np.random.default_rng(0)
     draws = [np.arange(seeds), *rng.integers(seeds, size=(200, seeds))]
     calls = {kind: np.full((len(draws), len(targets)), np.nan) for kind in KINDS}
-    winners: list[dict[str, float] | None] = []
+    winners: list[int | None] = []
     for t, eps in enumerate(targets):
-        fixed = scaling.fixed(eps)
-        if repr(fixed) not in traces:
-            traces[repr(fixed)] = _trace(method, fixed, grid, seeds, steps)
-        trace = traces[repr(fixed)]
+        trace = traces.of(tied(eps), seeds)
         for d, chosen in enumerate(draws):
             winner = _fewest(trace, chosen, eps)
             if winner is not None:
                 for kind in KINDS:
                     calls[kind][d, t] = winner.calls[kind]
             if d == 0:
-                winners.append(None if winner is None else grid[winner.setting])
-    slope, interval = {}, {}
-    x = np.log(1 / np.asarray(targets))
-    for kind in KINDS:
-        slopes = np.array([_slope(x, row) for row in calls[kind]])
-        slope[kind] = float(slopes[0])
-        finite = slopes[np.isfinite(slopes)]
-        low, high = np.percentile(finite, [2.5, 97.5]) if len(finite) > 20 else (np.nan, np.nan)
-        interval[kind] = (float(low), float(high))
-    return Row(method.about.name, scaling.exponent, {k: calls[k][0].tolist() for k in KINDS}, winners, slope, interval)
+                winners.append(None if winner is None else winner.setting)
+    return _Found(calls, winners)
+
+
+def _best_constants(scaling: Scaling, traces: "_Traces", eps: float, seeds: int) -> Callable[[float], dict[str, Any]]:
+    """Return how to tie batches to eps: the way that needs the fewest calls at the smallest target."""
+    if not scaling.others:
+        return scaling.fixed
+
+    def calls(tied: Callable) -> float:
+        winner = _fewest(traces.of(tied(eps), seeds), np.arange(seeds), eps)
+        return math.inf if winner is None else sum(winner.calls.values())
+
+    return min((scaling.fixed, *scaling.others), key=calls)
+
+
+class _Traces:
+    """Traces of one method as they are asked for, each seed run once."""
+
+    def __init__(self, method: type, grid: list[dict[str, float]], steps: int):
+        self._method, self._grid, self._steps = method, grid, steps
+        self._known: dict[str, _Trace] = {}
+
+    def of(self, fixed: dict[str, Any], seeds: int) -> "_Trace":
+        known = self._known.get(repr(fixed))
+        have = 0 if known is None else known.mean.shape[1]
+        for first in range(have, seeds, TOGETHER):
+            more = range(first, min(first + TOGETHER, seeds))
+            new = _trace(self._method, fixed, self._grid, more, self._steps)
+            known = new if known is None else known.joined(new)
+            self._known[repr(fixed)] = known
+        assert known is not None
+        return known
 
 
 class _Trace(NamedTuple):
@@ -130,13 +222,18 @@ class _Trace(NamedTuple):
     extra: dict[str, np.ndarray]  # calls beyond the declared cost, summed over the iterations so far
     declared: dict[str, np.ndarray]  # (iterations kept,): calls of the declared cost, summed likewise
 
+    def joined(self, other: "_Trace") -> "_Trace":
+        """The same with the seeds of both."""
+        extra = {kind: np.concatenate([self.extra[kind], other.extra[kind]], axis=1) for kind in KINDS}
+        return _Trace(np.concatenate([self.mean, other.mean], axis=1), extra, self.declared)
+
 
 class _Winner(NamedTuple):
     setting: int
     calls: dict[str, float]
 
 
-def _trace(method: type, fixed: dict[str, Any], grid: list[dict[str, float]], seeds: int, steps: int) -> _Trace:
+def _trace(method: type, fixed: dict[str, Any], grid: list[dict[str, float]], seeds: range, steps: int) -> _Trace:
     """Run all settings and seeds as one compiled program."""
     q, x0, y0 = problem()
     hessian = jnp.asarray(np.stack([q.gradient(q.x_star + e) for e in np.eye(x0.size)]))
@@ -155,10 +252,12 @@ def _trace(method: type, fixed: dict[str, Any], grid: list[dict[str, float]], se
         return norms, infos.calls
 
     over_seeds = jax.vmap(one, (None, 0))
-    norms, calls = jax.jit(jax.vmap(over_seeds, (0, None)))(stacked, jnp.arange(seeds))
+    norms, calls = jax.jit(jax.vmap(over_seeds, (0, None)))(stacked, jnp.arange(seeds.start, seeds.stop))
     kept = np.unique(np.geomspace(1, steps, min(steps, 2000)).round().astype(int)) - 1  # each within 1 % of the next
     account = Account(method(**fixed, **grid[0]), parts)
-    declared = [account.between(0, k + 1) for k in kept.tolist()]
+    setup = method.init_cost if hasattr(method, "init_cost") else None
+    before = setup(method(**fixed, **grid[0]), oracle) if setup else Counts()
+    declared = [before + account.between(0, k + 1) for k in kept.tolist()]
     with np.errstate(over="ignore", invalid="ignore"):
         mean = (np.cumsum(np.asarray(norms, np.float64), axis=-1) / np.arange(1, steps + 1))[..., kept]
     extra = {kind: np.asarray(getattr(calls, kind), np.int64) for kind in KINDS}
@@ -190,22 +289,38 @@ def _slope(x: np.ndarray, calls: np.ndarray) -> float:
 
 
 def markdown(rows: Sequence[Row], targets: Sequence[float] = TARGETS) -> str:
-    """Return the table: slopes per kind beside the proven exponent, and the calls at every target."""
-    kinds = [kind for kind in KINDS if any(max(row.calls[kind], default=0) > 0 for row in rows)]
+    """Return the table: the slope of the calls beside the proven exponent, and all calls at every target."""
     lines = [
-        "| method | " + " | ".join(f"slope {kind}" for kind in kinds) + " | proven | verdict | "
-        + " | ".join(f"calls at {eps:g}" for eps in targets) + " |",
-        "| --- |" + " --- |" * (len(kinds) + 2 + len(targets)),
-    ]  # fmt: skip
+        "| method | seeds | slope | proven | verdict | " + " | ".join(f"calls at {eps:g}" for eps in targets) + " |",
+        "| --- |" + " --- |" * (4 + len(targets)),
+    ]
     for row in rows:
-        slopes = [
-            f"{row.slope[kind]:.2f} ({row.interval[kind][0]:.2f} to {row.interval[kind][1]:.2f})"
-            if math.isfinite(row.slope[kind])
-            else ""
-            for kind in kinds
+        kind = row.main_kind()
+        low, high = row.interval[kind]
+        slope = f"{row.slope[kind]:.2f} ({low:.2f} to {high:.2f})" if math.isfinite(row.slope[kind]) else ""
+        cells = [
+            f"{_short(total)} ({_short(low)} to {_short(high)})" if math.isfinite(total) else "not reached"
+            for total, (low, high) in zip(row.calls_of_all_kinds(), row.total, strict=True)
         ]
-        totals = [sum(row.calls[kind][t] for kind in KINDS) for t in range(len(targets))]
-        cells = [f"{total:.2g}" if math.isfinite(total) else "not reached" for total in totals]
         proven = "" if row.proven is None else f"{row.proven:g}"
-        lines.append("| " + " | ".join([row.method, *slopes, proven, row.verdict(), *cells]) + " |")
+        lines.append("| " + " | ".join([row.method, str(row.seeds), slope, proven, row.verdict(), *cells]) + " |")
     return "\n".join(lines)
+
+
+def _short(calls: float) -> str:
+    return f"{float(f'{calls:.2g}'):,.0f}" if calls < 1e5 else f"{calls:.1e}".replace("e+0", "e")
+
+
+def fewer(rows: Sequence[Row], targets: Sequence[float] = TARGETS) -> list[tuple[float, list[str]]]:
+    """Return for each target the methods of which no other has certainly fewer calls: the intervals do not part."""
+    found = []
+    for t, eps in enumerate(targets):
+        known = {row.method: row.total[t] for row in rows if math.isfinite(row.total[t][0])}
+        least = min((high for _, high in known.values()), default=math.nan)
+        found.append((eps, [name for name, (low, _) in known.items() if low <= least]))
+    return found
+
+
+def written(rows: Sequence[Row], commit: str | None) -> str:
+    """Return the rows as JSON, with the commit that measured them; `read` reads one of them."""
+    return json.dumps({"commit": commit, "targets": TARGETS, "rows": [row._asdict() for row in rows]}, indent=1)
