@@ -63,11 +63,12 @@ class RSVRB:
         scaling=Scaling(
             exponent=1.5,
             fixed=lambda eps: {"S": 1, "mu": 0.2, "C": 10.0},
-            grid={"gamma": (3e-4, 1e-3, 3e-3, 1e-2), "tau": (10.0, 30.0), "beta": (0.03, 0.3)},
+            grid={"gamma": (1e-3, 3e-3, 1e-2, 3e-2), "tau": (10.0, 30.0), "beta": (0.03, 0.3)},
             steps=100_000,
             others=(
                 lambda eps: {"S": 4, "mu": 0.2, "C": 10.0},
                 lambda eps: {"S": 16, "mu": 0.2, "C": 10.0},
+                lambda eps: {"S": 64, "mu": 0.2, "C": 10.0},
             ),
         ),
     )
