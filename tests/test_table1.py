@@ -32,14 +32,18 @@ def test_calls_and_slope_of_a_known_trace():
     steps = 2000
     k = np.arange(1, steps + 1)
     mean = np.stack([np.tile(k**-0.5, (3, 1)), np.tile(1 / k, (3, 1))])
-    extra = {kind: np.zeros((2, 3, steps)) for kind in ("HV", "JV")}
+    extra = {kind: np.zeros((2, 3, steps)) for kind in KINDS}
     extra["HV"] += 3 * k
     trace = table1._Trace(mean, extra, {kind: 2 * k if kind == "F" else 0 * k for kind in KINDS})
-    winners = [table1._fewest(trace, np.arange(3), eps) for eps in (0.1 + 1e-9, 0.01 + 1e-9, 0.001 + 1e-9)]
+    evenly = np.full((1, 3), 1 / 3)
+    winners = [table1._fewest(trace, evenly, eps)[0] for eps in (0.1 + 1e-9, 0.01 + 1e-9, 0.001 + 1e-9)]
     assert [w.setting for w in winners] == [1, 1, 1]
     assert [w.calls["F"] for w in winners] == [20, 200, 2000]
     assert [w.calls["HV"] for w in winners] == [30, 300, 3000]
-    assert table1._fewest(trace, np.arange(3), 1e-5) is None
+    assert table1._fewest(trace, evenly, 1e-5) == [None]
+    diverged = trace._replace(mean=np.concatenate([mean[:, :2], np.full((2, 1, steps), table1.HUGE)], axis=1))
+    both = np.array([[1 / 3, 1 / 3, 1 / 3], [1 / 2, 1 / 2, 0]])
+    assert [winner is None for winner in table1._fewest(diverged, both, 0.1)] == [True, False]
     x = np.log([10, 100, 1000])
     assert table1._slope(x, np.array([20.0, 200.0, 2000.0])) == pytest.approx(1)
     assert np.isnan(table1._slope(x, np.array([20.0, np.nan, 2000.0])))

@@ -114,7 +114,7 @@ def reproduce(
     ],
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="Seeds per setting.  \\[default: 5; table1: as many as it needs, at most 64]"),
+        typer.Option(min=1, help="Seeds per setting.  \\[default: 5; table1: up to 256]"),
     ] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds per run.  \\[default: 5; newsgroups: 10]")] = None,
     variant: Annotated[str, typer.Option(help="paper, tuned or both.")] = "both",

@@ -29,9 +29,10 @@ from bilax.storage.remembering import remembered
 
 TARGETS = (2.0, 0.6, 0.2, 0.06, 0.02)
 SETTINGS = 16  # per method and target
-SEEDS = (8, 64)  # at first, and at most
-TOGETHER = 16  # seeds in one program: the norms of all their iterations are in memory
+SEEDS = (16, 256)  # at first, and at most
+AT_ONCE = 5e7  # iterations in one program: what they tell is in memory, some 50 bytes each
 KNOWN = 0.1  # seeds are added until half the interval of the calls is this part of them, at every target
+HUGE = 1e300  # stands for what is not finite: no share of it, however small, reaches a target, and 0 of it is 0
 TOLERANCE = 0.1  # a slope this close to the proven exponent counts as equal to it
 
 
@@ -122,7 +123,7 @@ def _measure(method: type, targets: Sequence[float], most: int, steps: int) -> R
         found = _at_targets(traces, tied, targets, seeds)
         if seeds == most or found.half_width() <= KNOWN:
             break
-        seeds = min(2 * seeds, most)
+        seeds = min(4 * seeds, most)
     slope, interval = {}, {}
     x = np.log(1 / np.asarray(targets))
     for kind in KINDS:
@@ -172,17 +173,16 @@ class _Found(NamedTuple):
 def _at_targets(traces: "_Traces", tied: Callable, targets: Sequence[float], seeds: int) -> _Found:
     rng = np.random.default_rng(0)
     draws = [np.arange(seeds), *rng.integers(seeds, size=(200, seeds))]
+    shares = np.stack([np.bincount(drawn, minlength=seeds) / seeds for drawn in draws])
     calls = {kind: np.full((len(draws), len(targets)), np.nan) for kind in KINDS}
     winners: list[int | None] = []
     for t, eps in enumerate(targets):
-        trace = traces.of(tied(eps), seeds)
-        for d, chosen in enumerate(draws):
-            winner = _fewest(trace, chosen, eps)
+        found = _fewest(traces.of(tied(eps), seeds), shares, eps)
+        winners.append(None if found[0] is None else found[0].setting)
+        for d, winner in enumerate(found):
             if winner is not None:
                 for kind in KINDS:
                     calls[kind][d, t] = winner.calls[kind]
-            if d == 0:
-                winners.append(None if winner is None else winner.setting)
     return _Found(calls, winners)
 
 
@@ -192,7 +192,7 @@ def _best_constants(scaling: Scaling, traces: "_Traces", eps: float, seeds: int)
         return scaling.fixed
 
     def calls(tied: Callable) -> float:
-        winner = _fewest(traces.of(tied(eps), seeds), np.arange(seeds), eps)
+        (winner,) = _fewest(traces.of(tied(eps), seeds), np.full((1, seeds), 1 / seeds), eps)
         return math.inf if winner is None else sum(winner.calls.values())
 
     return min((scaling.fixed, *scaling.others), key=calls)
@@ -208,11 +208,11 @@ class _Traces:
     def of(self, fixed: dict[str, Any], seeds: int) -> "_Trace":
         known = self._known.get(repr(fixed))
         have = 0 if known is None else known.mean.shape[1]
-        for first in range(have, seeds, TOGETHER):
-            more = range(first, min(first + TOGETHER, seeds))
-            new = _trace(self._method, fixed, self._grid, more, self._steps)
-            known = new if known is None else known.joined(new)
-            self._known[repr(fixed)] = known
+        together = max(SEEDS[0], int(AT_ONCE / len(self._grid) / self._steps))
+        for first in range(have, seeds, together):
+            some = range(first, min(first + together, seeds))
+            new = _trace(self._method, fixed, self._grid, some, self._steps)
+            known = self._known[repr(fixed)] = new if known is None else known.joined(new)
         assert known is not None
         return known
 
@@ -262,24 +262,28 @@ def _trace(method: type, fixed: dict[str, Any], grid: list[dict[str, float]], se
         mean = (np.cumsum(np.asarray(norms, np.float64), axis=-1) / np.arange(1, steps + 1))[..., kept]
     extra = {kind: np.asarray(getattr(calls, kind), np.int64) for kind in KINDS}
     return _Trace(
-        np.nan_to_num(mean, nan=np.inf),
+        np.nan_to_num(mean, nan=HUGE, posinf=HUGE),
         {kind: np.cumsum(n, axis=-1)[..., kept] for kind, n in extra.items()},
         {kind: np.array([getattr(c, kind) for c in declared]) for kind in KINDS},
     )
 
 
-def _fewest(trace: _Trace, chosen: np.ndarray, eps: float) -> _Winner | None:
-    """Return the setting that gets the mean over the chosen seeds to eps with the fewest calls."""
-    best, fewest = None, math.inf
-    with np.errstate(over="ignore"):
-        below = trace.mean[:, chosen].mean(axis=1) <= eps
-    for setting in np.flatnonzero(below.any(axis=1)):
-        k = int(below[setting].argmax())
-        calls = {kind: float(trace.declared[kind][k]) for kind in KINDS}
-        for kind, extra in trace.extra.items():
-            calls[kind] += float(extra[setting, chosen, k].mean())
-        if sum(calls.values()) < fewest:
-            best, fewest = _Winner(int(setting), calls), sum(calls.values())
+def _fewest(trace: _Trace, shares: np.ndarray, eps: float) -> list[_Winner | None]:
+    """Return for each row of shares, the weights of the seeds, the setting that gets the mean to eps with the fewest
+    calls."""
+    best: list[_Winner | None] = [None] * len(shares)
+    fewest = np.full(len(shares), math.inf)
+    seeds = shares.shape[1]
+    for setting, mean in enumerate(trace.mean[:, :seeds]):
+        below = shares @ mean <= eps
+        for d in np.flatnonzero(below.any(axis=1)):
+            k = int(below[d].argmax())
+            calls = {
+                kind: float(trace.declared[kind][k]) + float(shares[d] @ extra[setting, :seeds, k])
+                for kind, extra in trace.extra.items()
+            }
+            if sum(calls.values()) < fewest[d]:
+                best[d], fewest[d] = _Winner(setting, calls), sum(calls.values())
     return best
 
 
