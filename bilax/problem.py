@@ -56,9 +56,9 @@ class Problem:
       project_y: projection onto the convex set that y is kept in.
       second_derivatives: how products with the second derivatives of the inner loss are made: "forward" over reverse,
         "reverse" over reverse (for a loss with a backward pass of its own, `jax.custom_vjp`), "differences" of
-        gradients (for one without second derivatives), or a function such as those in
-        `bilax.numerics.second_derivatives`: `bilax.GaussNewton` for a network, whose Hessian is not positive
-        definite.
+        gradients (for one without second derivatives), "auto" for the first of these that works, or a function such
+        as those in `bilax.numerics.second_derivatives`: `bilax.GaussNewton` for a network, whose Hessian is not
+        positive definite.
       damping: a number >= 0 that is added to the diagonal of the inner Hessian wherever a linear system with it is
         solved: where the inner loss is not strongly convex, such as that of a network. It biases the hypergradient.
       prepare: ``prepare(batch) -> batch``, traced in front of both losses, e.g. from the small integers that the data
@@ -85,7 +85,7 @@ class Problem:
     metrics: Metrics | None = None
     project_x: Projection = unconstrained
     project_y: Projection = unconstrained
-    second_derivatives: str | SecondDerivatives = "forward"
+    second_derivatives: str | SecondDerivatives = "auto"
     check_finite: bool = True
     prepare: Callable[[PyTree], PyTree] | None = None
     damping: float = 0.0

@@ -46,7 +46,7 @@ def pytest_configure(config):
 
 
 # Their own numbers (transcripts, counts, identities) are in the quick set, too.
-ALIKE = {"test_contract", "test_loop", "test_optimisers", "test_projections"}
+ALIKE = {"test_contract", "test_loop", "test_optimisers", "test_oracle", "test_projections"}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -158,16 +158,14 @@ def test_data(data, error, message):
         row(
             {"second_derivatives": "foward"},
             ValueError,
-            r"no way to take second derivatives is called 'foward'\. Did you mean forward\? There are forward, reverse",
+            r"no way to take second derivatives is called 'foward'\. Did you mean forward\? There are auto, forward, reverse",
             id="second_derivatives misspelt",
         ),
-        row(
-            {"second_derivatives": None}, ValueError, r"is called 'None'.*There are forward", id="no second_derivatives"
-        ),
+        row({"second_derivatives": None}, ValueError, r"is called 'None'.*There are auto", id="no second_derivatives"),
         row(
             {"second_derivatives": ["forward"]},
             ValueError,
-            r"no way to take second derivatives is called.*There are forward",
+            r"no way to take second derivatives is called.*There are auto",
             id="a list of second_derivatives",
         ),
         row({"metrics": 5}, TypeError, r"metrics must be a function of \(x, y\).*got int", id="metrics"),

@@ -1,5 +1,6 @@
 """What later methods ask of the oracle: each against the plain derivative, over all data, block by block."""
 
+import warnings
 from dataclasses import replace
 
 import jax
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from cases import PROBLEM_CASES
+from cases import METHOD_CASES, PROBLEM_CASES
 
 import bilax
 from bilax import MRBO, Counts, Oracle, Problem, make_oracle, solve
@@ -29,8 +30,8 @@ def point(case, oracle):
 @by_name
 @pytest.mark.parametrize(
     "way",
-    ["forward", "reverse", "differences", central_differences],
-    ids=["forward", "reverse", "differences", "function"],
+    ["auto", "forward", "reverse", "differences", central_differences],
+    ids=["auto", "forward", "reverse", "differences", "function"],
 )
 def test_second_derivatives_in_three_ways(case, way):
     """H r and J r against the dense matrices of the transcript, and all three together from one linearisation."""
@@ -63,11 +64,15 @@ def softplus(z):
 softplus.defvjp(lambda z: (softplus(z), z), lambda z, cotangent: (cotangent / (1 + jnp.exp(-z)),))
 
 
+def inner_loss_by(softplus):
+    return lambda x, y, b: jnp.mean(softplus(b @ (jnp.exp(x) * y))) + jnp.sum(y**2)
+
+
 def with_a_backward_pass_of_its_own(**options):
     data = np.random.default_rng(0).normal(size=(30, 3))
     return Problem(
         outer_loss=lambda x, y, b: jnp.mean((b @ y - 1) ** 2),
-        inner_loss=lambda x, y, b: jnp.mean(softplus(b @ (jnp.exp(x) * y))) + jnp.sum(y**2),
+        inner_loss=inner_loss_by(softplus),
         outer_data=data,
         inner_data=data,
         x0=jnp.zeros(3),
@@ -79,15 +84,63 @@ def with_a_backward_pass_of_its_own(**options):
 def test_a_loss_without_forward_mode_names_the_two_ways_out():
     alg = MRBO(S=5, gamma=0.01)
     with pytest.raises(TypeError, match=r"second_derivatives='reverse'.*second_derivatives='differences'"):
-        solve(with_a_backward_pass_of_its_own(), alg, steps=2)
+        solve(with_a_backward_pass_of_its_own(second_derivatives="forward"), alg, steps=2)
     by_reverse, by_differences = (
         solve(with_a_backward_pass_of_its_own(second_derivatives=way), alg, steps=5)
         for way in ("reverse", "differences")
     )
     np.testing.assert_allclose(by_reverse.x, by_differences.x, rtol=1e-6)
     assert by_reverse.counts == by_differences.counts
-    with pytest.raises(ValueError, match=r"no way to take second derivatives is called 'backward'.*There are forward"):
+    with pytest.warns(UserWarning, match="taken by reverse over reverse") as told:
+        by_itself = solve(with_a_backward_pass_of_its_own(), alg, steps=5)
+    assert len({str(one.message) for one in told}) == 1
+    np.testing.assert_allclose(by_itself.x, by_reverse.x, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"no way to take second derivatives is called 'backward'.*There are auto"):
         with_a_backward_pass_of_its_own(second_derivatives="backward")
+
+
+def test_a_loss_without_second_derivatives_is_differenced():
+    """Its gradient comes from a function that JAX cannot look into."""
+
+    @jax.custom_vjp
+    def square(z):
+        return 0.5 * jnp.sum(z**2)
+
+    outside = lambda z: jax.pure_callback(
+        np.asarray, jax.ShapeDtypeStruct(z.shape, z.dtype), z, vmap_method="sequential"
+    )
+    square.defvjp(lambda z: (square(z), outside(z)), lambda g, ct: (ct * g,))
+
+    def problem(half_square, **options):
+        inner = lambda x, y, batch: half_square(y - x - batch.mean())
+        outer = lambda x, y, batch: jnp.mean((y - batch.mean()) ** 2)
+        data = np.arange(4.0)
+        return Problem(outer, inner, data, data, x0=np.zeros(2), y0=np.ones(2), **options)
+
+    alg = bilax.StocBiO(S=2, Q=3, D=2, eta=0.5)
+    with pytest.warns(UserWarning, match="taken by central differences"):
+        found = solve(problem(square), alg, steps=3)
+    known = solve(problem(lambda z: 0.5 * jnp.sum(z**2)), alg, steps=3)
+    np.testing.assert_allclose(found.x, known.x, rtol=1e-6)
+
+
+def test_a_mistake_in_the_loss_is_not_taken_for_a_missing_rule():
+    wrong = lambda x, y, batch: jnp.sum(y @ jnp.ones((7, 7)))
+    problem = Problem(lambda x, y, b: jnp.sum(y), wrong, np.ones(4), np.ones(4), x0=np.zeros(2), y0=np.ones(2))
+    with pytest.raises(TypeError, match="dot_general"):
+        make_oracle(problem).hvp_G(jnp.zeros(2), jnp.ones(2), jnp.ones(4), jnp.ones(2))
+
+
+@pytest.mark.parametrize("algorithm", METHOD_CASES, ids=str)
+def test_every_method_takes_a_loss_without_forward_mode(algorithm):
+    problem = with_a_backward_pass_of_its_own()
+    plain = replace(problem, inner_loss=inner_loss_by(lambda z: jnp.logaddexp(z, 0)))
+    runs = []
+    for one in (problem, plain):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="inner_loss has a derivative rule")
+            runs.append(solve(one, algorithm.make(), steps=2))
+    np.testing.assert_allclose(runs[0].x, runs[1].x, rtol=1e-9, atol=1e-12)
 
 
 @by_name

@@ -89,6 +89,23 @@ def test_constants_are_chosen_at_the_smallest_target():
     assert table1._best_constants(replace(scaling, others=()), traces, 0.02, 8) is scaling.fixed
 
 
+def test_more_seeds_are_run_of_what_may_win():
+    """Three settings that need 10, 14 and 20 iterations for 0.1, and as many times more for 0.01."""
+    traces = table1._Traces(object, [{"c": c} for c in (1.0, 1.4, 2.0)], 2000)
+    mean = np.stack([np.tile(c / (traces.kept + 1), (16, 1)) for c in (1.0, 1.4, 2.0)])
+    calls = {kind: (traces.kept + 1) * (kind == "F") for kind in KINDS}
+    traces._known = {repr({}): table1._Trace(mean, dict.fromkeys(KINDS, 0 * mean), calls)}
+    settings, steps = table1._promising(traces, lambda eps: {}, (0.1, 0.01), 16)
+    assert settings == [0, 1]
+    assert steps == pytest.approx(200, rel=0.02)
+    traces.narrow(settings, steps)
+    assert traces.grid == [{"c": 1.0}, {"c": 1.4}]
+    cut = traces.of({}, 16)
+    assert cut.mean.shape == (2, 16, len(traces.kept))
+    assert table1._fewest(cut, table1._shares(16), 0.01)[0].calls["F"] == pytest.approx(100, rel=0.02)
+    assert table1._promising(traces, lambda eps: {}, (0.1, 1e-9), 16) == ([0, 1], traces.steps)
+
+
 def test_a_rank_is_claimed_where_intervals_part():
     def row(name, *total):
         calls = {kind: [1.0, 1.0] for kind in KINDS}

@@ -1,4 +1,5 @@
-"""Products with second derivatives of G(x, y, batch), in three ways, and two that stand in for them.
+"""Products with second derivatives of G(x, y, batch), in three ways or the first that works, and two that stand in for
+them.
 
 Each way returns, for a direction r in y, ``H r`` with H = grad_y^2 G, ``J r`` with J = grad_x grad_y G, and both
 together with grad_y G from one linearisation.
@@ -8,6 +9,7 @@ leaves out what makes it indefinite. Both name the ``exact`` way, which is what 
 differentiated by and what a solution is judged by.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -83,6 +85,43 @@ def central_differences(G: Loss, radius: float | None = None) -> Products:
     )
 
 
+def automatic(G: Loss) -> Products:
+    """Take the first of the three ways above for which the loss has the derivative rules, and say so if it is not the
+    first."""
+    ways = [forward_over_reverse(G), reverse_over_reverse(G), central_differences(G)]
+
+    def first_that_works(name: str) -> Callable[..., Any]:
+        def call(*arguments):
+            for number, way in enumerate(ways):
+                try:
+                    found = getattr(way, name)(*arguments)
+                except (TypeError, NotImplementedError, ValueError) as error:
+                    if number + 1 == len(ways) or not _lacks_a_rule(error):
+                        raise
+                else:
+                    if number:
+                        warnings.warn(INSTEAD[number - 1], stacklevel=2)
+                    return found
+
+        return call
+
+    return Products(*(first_that_works(name) for name in Products._fields))
+
+
+INSTEAD = (  # what is said of the second way and of the third
+    "inner_loss has a derivative rule without a forward mode (jax.custom_vjp): its second derivatives are taken by "
+    "reverse over reverse, which needs more memory. Problem(second_derivatives='reverse') says the same in silence.",
+    "inner_loss has a derivative rule that cannot be differentiated again: its second derivatives are taken by central "
+    "differences of gradients. Problem(second_derivatives='differences') says the same in silence.",
+)
+
+
+def _lacks_a_rule(error: Exception) -> bool:
+    """Tell whether this is what JAX says of a function that it cannot differentiate (again)."""
+    said = ("forward-mode", "forward mode", "custom_lin", "do not support JVP", "Differentiation rule")
+    return any(words in str(error) for words in said)
+
+
 @dataclass(frozen=True)
 class Damped:
     """H + damping I in place of H; all else as in another way."""
@@ -137,7 +176,7 @@ class GaussNewton:
     loss: Callable[[PyTree, PyTree, PyTree, PyTree], jax.Array]
     arguments: Callable[[PyTree], tuple[Any, ...]] = _batch_alone  # of what is drawn; the problem sets it
 
-    exact = staticmethod(forward_over_reverse)
+    exact = staticmethod(automatic)
 
     @property
     def inner_loss(self) -> Callable[..., jax.Array]:
@@ -166,7 +205,7 @@ class GaussNewton:
             direct = jax.jvp(lambda y: jax.grad(loss)(y, z), (y,), (r,))[1]
             return axpy(1, direct, through)
 
-        product, jvp = fast_products(hvp), forward_over_reverse(G).jvp
+        product, jvp = fast_products(hvp), automatic(G).jvp
 
         def linearize(x, y, batch, r):
             return jax.grad(G, argnums=1)(x, y, batch), product(x, y, batch, r), jvp(x, y, batch, r)
@@ -174,7 +213,12 @@ class GaussNewton:
         return Products(product, jvp, linearize)
 
 
-WAYS = {"forward": forward_over_reverse, "reverse": reverse_over_reverse, "differences": central_differences}
+WAYS = {
+    "auto": automatic,
+    "forward": forward_over_reverse,
+    "reverse": reverse_over_reverse,
+    "differences": central_differences,
+}
 
 
 def _explained(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:

@@ -28,9 +28,11 @@ from bilax.sampling import keys
 from bilax.storage.remembering import remembered
 
 TARGETS = (2.0, 0.6, 0.2, 0.06, 0.02)
+FITTED = 0.6  # slopes are fitted from here on: a larger target is reached in the first few steps, before noise counts
 SETTINGS = 16  # per method and target
 SEEDS = (16, 256)  # at first, and at most
 AT_ONCE = 5e7  # iterations in one program: what they tell is in memory, some 50 bytes each
+CLOSE = 1.5  # settings that need at most so many times the calls of the best are run with more seeds
 KNOWN = 0.1  # seeds are added until half the interval of the calls is this part of them, at every target
 HUGE = 1e300  # stands for what is not finite: no share of it, however small, reaches a target, and 0 of it is 0
 TOLERANCE = 0.1  # a slope this close to the proven exponent counts as equal to it
@@ -114,20 +116,22 @@ def settings_of(scaling: Scaling) -> list[dict[str, float]]:
 
 def _measure(method: type, targets: Sequence[float], most: int, steps: int) -> Row:
     scaling = method.about.scaling
-    grid = settings_of(scaling)
     few = min(SEEDS[0], most)
-    traces = _Traces(method, grid, steps)
+    traces = _Traces(method, settings_of(scaling), steps)
     tied = _best_constants(scaling, traces, min(targets), few)
     seeds = few
     while True:
         found = _at_targets(traces, tied, targets, seeds)
         if seeds == most or found.half_width() <= KNOWN:
             break
+        traces.narrow(*_promising(traces, tied, targets, seeds))
         seeds = min(4 * seeds, most)
     slope, interval = {}, {}
     x = np.log(1 / np.asarray(targets))
+    small = np.asarray(targets) <= FITTED
+    fitted = small if small.sum() >= 3 else np.ones(len(targets), bool)
     for kind in KINDS:
-        slopes = np.array([_slope(x, row) for row in found.calls[kind]])
+        slopes = np.array([_slope(x[fitted], row[fitted]) for row in found.calls[kind]])
         slope[kind] = float(slopes[0])
         finite = slopes[np.isfinite(slopes)]
         low, high = np.percentile(finite, [2.5, 97.5]) if len(finite) > 20 else (np.nan, np.nan)
@@ -136,7 +140,7 @@ def _measure(method: type, targets: Sequence[float], most: int, steps: int) -> R
         method=method.about.name,
         proven=scaling.exponent,
         calls={kind: found.calls[kind][0].tolist() for kind in KINDS},
-        settings=[None if winner is None else grid[winner] for winner in found.winners],
+        settings=[None if winner is None else traces.grid[winner] for winner in found.winners],
         slope=slope,
         interval=interval,
         seeds=seeds,
@@ -171,10 +175,8 @@ class _Found(NamedTuple):
 
 
 def _at_targets(traces: "_Traces", tied: Callable, targets: Sequence[float], seeds: int) -> _Found:
-    rng = np.random.default_rng(0)
-    draws = [np.arange(seeds), *rng.integers(seeds, size=(200, seeds))]
-    shares = np.stack([np.bincount(drawn, minlength=seeds) / seeds for drawn in draws])
-    calls = {kind: np.full((len(draws), len(targets)), np.nan) for kind in KINDS}
+    shares = _shares(seeds)
+    calls = {kind: np.full((len(shares), len(targets)), np.nan) for kind in KINDS}
     winners: list[int | None] = []
     for t, eps in enumerate(targets):
         found = _fewest(traces.of(tied(eps), seeds), shares, eps)
@@ -184,6 +186,26 @@ def _at_targets(traces: "_Traces", tied: Callable, targets: Sequence[float], see
                 for kind in KINDS:
                     calls[kind][d, t] = winner.calls[kind]
     return _Found(calls, winners)
+
+
+def _shares(seeds: int) -> np.ndarray:
+    """Return the weights of the seeds: all alike, then as often as each is in a bootstrap sample."""
+    drawn = np.random.default_rng(0).integers(seeds, size=(200, seeds))
+    return np.stack([np.bincount(row, minlength=seeds) / seeds for row in (np.arange(seeds), *drawn)])
+
+
+def _promising(traces: "_Traces", tied: Callable, targets: Sequence[float], seeds: int) -> tuple[list[int], int]:
+    """Return the settings that are among the best at some target, for some sample of the seeds, and twice the steps
+    that the best of them need: more seeds of the others would not change the table."""
+    among, steps = np.zeros(len(traces.grid), bool), 0
+    for eps in targets:
+        hits, calls = _hits(traces.of(tied(eps), seeds), _shares(seeds), eps)
+        best, winners = calls.min(axis=0), calls.argmin(axis=0)
+        if np.isinf(best).any():  # not always reached: anything may help
+            return list(range(len(traces.grid))), traces.steps
+        among |= (calls <= CLOSE * best).any(axis=1)
+        steps = max(steps, int(traces.kept[np.take_along_axis(hits, winners[None], axis=0)].max()) + 1)
+    return np.flatnonzero(among).tolist(), 2 * steps
 
 
 def _best_constants(scaling: Scaling, traces: "_Traces", eps: float, seeds: int) -> Callable[[float], dict[str, Any]]:
@@ -202,19 +224,29 @@ class _Traces:
     """Traces of one method as they are asked for, each seed run once."""
 
     def __init__(self, method: type, grid: list[dict[str, float]], steps: int):
-        self._method, self._grid, self._steps = method, grid, steps
+        self._method, self.grid, self.steps = method, grid, steps
+        self.kept = (
+            np.unique(np.geomspace(1, steps, min(steps, 2000)).round().astype(int)) - 1
+        )  # within 1 % of the next
         self._known: dict[str, _Trace] = {}
 
     def of(self, fixed: dict[str, Any], seeds: int) -> "_Trace":
         known = self._known.get(repr(fixed))
         have = 0 if known is None else known.mean.shape[1]
-        together = max(SEEDS[0], int(AT_ONCE / len(self._grid) / self._steps))
+        together = max(SEEDS[0], int(AT_ONCE / len(self.grid) / self.steps))
         for first in range(have, seeds, together):
             some = range(first, min(first + together, seeds))
-            new = _trace(self._method, fixed, self._grid, some, self._steps)
+            new = _trace(self._method, fixed, self.grid, some, self.steps, self.kept)
             known = self._known[repr(fixed)] = new if known is None else known.joined(new)
         assert known is not None
         return known
+
+    def narrow(self, settings: list[int], steps: int) -> None:
+        """Go on with these settings alone, and with no more steps than these."""
+        self.grid = [self.grid[i] for i in settings]
+        self.steps = min(self.steps, steps)
+        self.kept = self.kept[self.kept < self.steps]
+        self._known = {name: trace.cut(settings, len(self.kept)) for name, trace in self._known.items()}
 
 
 class _Trace(NamedTuple):
@@ -227,13 +259,21 @@ class _Trace(NamedTuple):
         extra = {kind: np.concatenate([self.extra[kind], other.extra[kind]], axis=1) for kind in KINDS}
         return _Trace(np.concatenate([self.mean, other.mean], axis=1), extra, self.declared)
 
+    def cut(self, settings: list[int], kept: int) -> "_Trace":
+        """The same with some settings, and the first iterations, alone."""
+        extra = {kind: extra[settings, :, :kept] for kind, extra in self.extra.items()}
+        declared = {kind: declared[:kept] for kind, declared in self.declared.items()}
+        return _Trace(self.mean[settings, :, :kept], extra, declared)
+
 
 class _Winner(NamedTuple):
     setting: int
     calls: dict[str, float]
 
 
-def _trace(method: type, fixed: dict[str, Any], grid: list[dict[str, float]], seeds: range, steps: int) -> _Trace:
+def _trace(
+    method: type, fixed: dict[str, Any], grid: list[dict[str, float]], seeds: range, steps: int, kept: np.ndarray
+) -> _Trace:
     """Run all settings and seeds as one compiled program."""
     q, x0, y0 = problem()
     hessian = jnp.asarray(np.stack([q.gradient(q.x_star + e) for e in np.eye(x0.size)]))
@@ -253,7 +293,6 @@ def _trace(method: type, fixed: dict[str, Any], grid: list[dict[str, float]], se
 
     over_seeds = jax.vmap(one, (None, 0))
     norms, calls = jax.jit(jax.vmap(over_seeds, (0, None)))(stacked, jnp.arange(seeds.start, seeds.stop))
-    kept = np.unique(np.geomspace(1, steps, min(steps, 2000)).round().astype(int)) - 1  # each within 1 % of the next
     account = Account(method(**fixed, **grid[0]), parts)
     setup = method.init_cost if hasattr(method, "init_cost") else None
     before = setup(method(**fixed, **grid[0]), oracle) if setup else Counts()
@@ -268,23 +307,36 @@ def _trace(method: type, fixed: dict[str, Any], grid: list[dict[str, float]], se
     )
 
 
-def _fewest(trace: _Trace, shares: np.ndarray, eps: float) -> list[_Winner | None]:
-    """Return for each row of shares, the weights of the seeds, the setting that gets the mean to eps with the fewest
-    calls."""
-    best: list[_Winner | None] = [None] * len(shares)
-    fewest = np.full(len(shares), math.inf)
+def _hits(trace: _Trace, shares: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each setting and row of shares, the weights of the seeds, which of the iterations kept is the first
+    with a mean of at most eps, and the calls of all kinds until then; infinitely many if there is none."""
     seeds = shares.shape[1]
+    hits = np.zeros((len(trace.mean), len(shares)), int)
+    calls = np.full(hits.shape, math.inf)
     for setting, mean in enumerate(trace.mean[:, :seeds]):
         below = shares @ mean <= eps
+        hits[setting] = below.argmax(axis=1)
         for d in np.flatnonzero(below.any(axis=1)):
-            k = int(below[d].argmax())
-            calls = {
-                kind: float(trace.declared[kind][k]) + float(shares[d] @ extra[setting, :seeds, k])
-                for kind, extra in trace.extra.items()
-            }
-            if sum(calls.values()) < fewest[d]:
-                best[d], fewest[d] = _Winner(setting, calls), sum(calls.values())
-    return best
+            calls[setting, d] = sum(_calls(trace, setting, int(hits[setting, d]), shares[d]).values())
+    return hits, calls
+
+
+def _calls(trace: _Trace, setting: int, k: int, share: np.ndarray) -> dict[str, float]:
+    return {
+        kind: float(trace.declared[kind][k]) + float(share @ extra[setting, : len(share), k])
+        for kind, extra in trace.extra.items()
+    }
+
+
+def _fewest(trace: _Trace, shares: np.ndarray, eps: float) -> list[_Winner | None]:
+    """Return for each row of shares the setting that gets the mean to eps with the fewest calls."""
+    hits, calls = _hits(trace, shares, eps)
+    return [
+        _Winner(int(setting), _calls(trace, int(setting), int(hits[setting, d]), shares[d]))
+        if math.isfinite(calls[setting, d])
+        else None
+        for d, setting in enumerate(calls.argmin(axis=0))
+    ]
 
 
 def _slope(x: np.ndarray, calls: np.ndarray) -> float:
