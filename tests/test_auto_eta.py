@@ -95,6 +95,7 @@ def test_auto_measures_again_when_the_variables_have_moved_and_not_otherwise():
     assert (np.asarray(info.calls.HV) > 0).tolist() == [True] + [False] * 9
 
 
+@pytest.mark.slow
 def test_auto_side_by_side():
     """Under vmap measuring stays a branch, each run keeps its own L, and what it spends is counted for it alone."""
 
@@ -114,6 +115,7 @@ def test_auto_side_by_side():
     np.testing.assert_allclose(nested.x[0], found.state.x, rtol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eta", [0.05, "auto"])
 def test_runs_can_be_differentiated(eta):
     def final(gamma):

@@ -114,6 +114,7 @@ def test_the_page_opens_with_the_answer_and_the_worst_row(browser, ran):
     assert "gladly" in page.inner_text(".suspect >> nth=0")
 
 
+@pytest.mark.slow
 def test_decisions_by_keyboard_are_exported_and_fed_back(browser, files, ran, tmp_path):
     folder, _ = files
     page, trouble = opened(browser, ran[2])

@@ -149,7 +149,7 @@ def test_the_gauss_newton_product_of_a_model_with_dropout():
         )
 
 
-@pytest.mark.parametrize("name", ["mrbo", "soba", "aid-cg", "vrbo"])
+@pytest.mark.parametrize("name", ["mrbo", "soba", "aid-cg", pytest.param("vrbo", marks=pytest.mark.slow)])
 def test_methods_run_with_it_and_with_prepared_batches(name):
     problem, _ = network()
     wide, _ = network(prepare=lambda batch: {"a": batch["a"] * 2, "t": batch["t"]})

@@ -177,6 +177,7 @@ def test_nothing_is_downloaded_or_loaded(monkeypatch):
     assert shown(None)[0]
 
 
+@pytest.mark.slow
 def test_the_cache_of_compiled_programs_is_shown_limited_and_emptied(tmp_path):
     place = tmp_path / "compiled"
     environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(place), "JAX_COMPILATION_CACHE_MAX_SIZE": "200000"}

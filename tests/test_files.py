@@ -170,6 +170,7 @@ def test_what_a_crash_leaves_is_found(tmp_path):
     assert is_finished(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_damaged_run_does_not_stop_report_or_run(tmp_path):
     folder = run_job(JOB, tmp_path)
     other = stored(tmp_path / "other")

@@ -15,6 +15,7 @@ from bilax.problems import quadratic
 PROBLEM = quadratic().problem
 
 
+@pytest.mark.slow
 def test_what_cannot_fit_is_refused_with_figures(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 2**30)
     with pytest.raises(

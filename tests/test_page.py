@@ -118,6 +118,7 @@ def shown(page, what, figure="fig1"):
 LINES = "chart.data.filter(t => t.mode !== 'lines' && t.visible).map(t => t.x)"
 
 
+@pytest.mark.slow
 def test_the_axes_follow_the_controls(page):
     assert page.text_content("#fig1 .xtitle") == "time in seconds"
     before = shown(page, LINES)
@@ -165,6 +166,7 @@ FOCUS = """(() => {
 })()"""
 
 
+@pytest.mark.slow
 def test_everything_works_with_the_keyboard_alone(page):
     assert page.evaluate("document.querySelector('a, button, input, select, summary, [tabindex]').className") == "skip"
     page.focus(".skip")
@@ -356,6 +358,7 @@ def test_verdicts_have_a_row_for_every_claim_and_a_cell_for_every_variant(page):
     ) == 4  # after all curves  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_phone_has_a_drawer_and_never_scrolls_sideways(opened):
     page = opened(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True, color_scheme="dark")
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
@@ -387,6 +390,7 @@ def test_a_phone_has_a_drawer_and_never_scrolls_sideways(opened):
 DRAWN = "[...document.querySelectorAll('.chart')].map(chart => chart.querySelector('.main-svg') !== null)"
 
 
+@pytest.mark.slow
 def test_paper_has_no_controls_and_is_white(opened):
     page = opened(color_scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
@@ -402,6 +406,7 @@ def test_paper_has_no_controls_and_is_white(opened):
     assert not page.locator("#page-verdict-rows dd").first.is_visible()
 
 
+@pytest.mark.slow
 def test_charts_are_drawn_when_they_come_near_and_all_for_printing(opened):
     page = opened(viewport={"width": 1280, "height": 400})
     assert page.evaluate(DRAWN)[2:] == [False, False]

@@ -44,6 +44,7 @@ def fitted():
     return quick().fit(frame, np.array(["no", "yes"])[y]), frame, y
 
 
+@pytest.mark.slow
 def test_useless_features_are_found_and_cost_nothing(fitted):
     model, frame, y = fitted
     useless = np.arange(frame.shape[1]) >= USEFUL
@@ -75,6 +76,7 @@ def test_it_survives_pickle_and_joblib(fitted):
         np.testing.assert_array_equal(copy.predict_proba(frame), model.predict_proba(frame))
 
 
+@pytest.mark.slow
 def test_a_group_shares_one_penalty():
     X, y = rows(300, 20, classes=3)
     X /= X.std(0)

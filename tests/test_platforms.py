@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import pytest
 import scipy.sparse
 from jax import export
+from seldom import SELDOM
 
 import bilax
 from bilax.numerics import matmuls, platforms
@@ -46,7 +47,9 @@ def lowered(algorithm, problem, platform):
     return export.export(jax.jit(run), platforms=platform)(begun)
 
 
-@pytest.mark.parametrize("name", bilax.ALGORITHMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SELDOM)) for name in bilax.ALGORITHMS]
+)
 def test_every_method_lowers_for_gpus_and_tpus(name, elsewhere):
     exported = lowered(bilax.ALGORITHMS[name](), problem_of(X), ("cuda", "tpu"))
     assert exported.platforms == ("cuda", "tpu")

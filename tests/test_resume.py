@@ -100,6 +100,7 @@ def test_an_edited_loss_or_optimiser_is_another_run(tmp_path):
             solve(*second, steps=4, checkpoint_dir=tmp_path / name)
 
 
+@pytest.mark.slow
 def test_the_identity_of_a_run_is_the_same_in_another_process(tmp_path):
     code = f"""
 import sys; sys.path.insert(0, {str(HERE)!r})
