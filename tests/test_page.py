@@ -5,7 +5,7 @@ import re
 import chromium
 import numpy as np
 import pytest
-from report_example import EVIL, NAN, example
+from report_example import EVIL, NAN, example, with_zeros
 
 from bilax.report import Gallery, Page, Specimen, Verdict, write
 
@@ -135,6 +135,16 @@ def test_the_axes_follow_the_controls(page):
     assert min(shown(page, LINES)[0]) > 0  # zero has no logarithm
     page.uncheck("#fig1 [name=log_x]")
     assert shown(page, "chart._fullLayout.xaxis.type") == "linear"
+
+
+def test_what_a_logarithm_leaves_out_is_said(browser, tmp_path):
+    figure = with_zeros(example("fig1", ("MRBO", "VRBO")), "VRBO")
+    page, trouble = visit(browser, write(Page("p", "", (figure,)), tmp_path))
+    assert "logarithm" not in page.text_content("#fig1 .remark")
+    page.check("#fig1 [name=log_y]")
+    assert page.text_content("#fig1 .remark") == "0 and less have no logarithm and are not drawn: VRBO."
+    assert not trouble
+    page.close()
 
 
 def test_curves_can_be_hidden_and_shown(page):

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from report_example import EVIL, INF, NAN, example, methods, table
+from report_example import EVIL, INF, NAN, example, methods, table, with_zeros
 
 from bilax.report import Figure, Gallery, Page, Specimen, curves, html, write
 from bilax.report.chart import Chart
@@ -94,6 +94,17 @@ def test_pictures_are_written_and_the_same_every_time(tmp_path):
             assert one.startswith(magic)
             assert len(one) > 5000
             assert one == two
+
+
+@pytest.mark.parametrize("log_y", [True, False])
+def test_a_picture_says_what_a_logarithm_leaves_out(log_y):
+    from matplotlib.figure import Figure as Sheet
+
+    sheet = Sheet(layout="constrained")
+    axis = sheet.add_subplot()
+    _fill(sheet, axis, Chart(with_zeros(example(names=("MRBO", "VRBO"), log_y=log_y), "VRBO")))
+    said = [text.get_text() for text in axis.texts]
+    assert said == ["0 and less have no logarithm and are not drawn: VRBO"] * log_y
 
 
 @pytest.mark.parametrize(

@@ -164,9 +164,13 @@
       place.setAttribute("aria-label", `Chart of ${y} against ${x}. Curves: ${names}.`);
       const top = view.logY ? Infinity : (data.views[view.y]?.[1] ?? Infinity);
       const cut = on.filter((box) => curve(box.value, view).some((point) => Math.max(point.middle, point.high) > top));
-      remark.textContent = on.length === 0 ? "No curve is chosen." : cut.length === 0 ? "" :
-        `The vertical axis is cut at ${number(top)}; beyond it: ` +
-        `${cut.map((box) => data.methods[box.value]).join(", ")}. “log y” shows all.`;
+      const level = { ...view, logY: false }; // with the points that a logarithm does not have
+      const lost = on.filter((box) => view.logY && curve(box.value, level).some((point) => point.middle <= 0));
+      const named = (some) => some.map((box) => data.methods[box.value]).join(", ");
+      remark.textContent = on.length === 0 ? "No curve is chosen." :
+        lost.length > 0 ? `0 and less have no logarithm and are not drawn: ${named(lost)}.` :
+        cut.length === 0 ? "" :
+        `The vertical axis is cut at ${number(top)}; beyond it: ${named(cut)}. “log y” shows all.`;
     }
 
     let drawn = false;

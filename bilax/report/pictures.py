@@ -83,6 +83,10 @@ def _fill(sheet: Any, axis: Any, chart: Chart) -> None:
     if figure.log_y:
         axis.set_yscale("log", nonpositive="mask")
         _ticks(axis.yaxis)
+        if lost := [
+            name for name, curve in zip(chart.labels, drawn, strict=True) if curve and (curve.middle <= 0).any()
+        ]:
+            _remark(axis, f"0 and less have no logarithm and are not drawn: {', '.join(lost)}")
     elif view := curves.view(drawn):
         axis.set_ylim(view)
     names = [textwrap.fill(name, _WIDEST) for name in names]
@@ -90,6 +94,11 @@ def _fill(sheet: Any, axis: Any, chart: Chart) -> None:
     legend = sheet.legend(lines, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3.2)
     for text in legend.get_texts():
         text.set_parse_math(False)
+
+
+def _remark(axis: Any, text: str) -> None:
+    place = {"xy": (0, 1), "xycoords": "axes fraction", "xytext": (0, 3), "textcoords": "offset points"}
+    axis.annotate(textwrap.shorten(text, 110), **place, fontsize=8, color="#666", parse_math=False)
 
 
 def _columns(chart: Chart) -> int:
