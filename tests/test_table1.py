@@ -1,11 +1,16 @@
 """The measured Table 1: its arithmetic on known numbers, and a tiny run."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import bilax
 from bilax.oracle import KINDS
-from bilax.paper import table1
+from bilax.paper import reaching, table1
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 
 def test_every_method_is_measured_with_the_same_effort():
@@ -22,7 +27,7 @@ def test_every_method_is_measured_with_the_same_effort():
 
 
 def test_the_start_is_as_stated():
-    q, x0, y0 = table1.problem()
+    q, x0, y0 = reaching.problem()
     np.testing.assert_allclose((q.gradient(x0) ** 2).sum(), 4)
     np.testing.assert_allclose(y0, q.y_star(x0))
 
@@ -34,76 +39,92 @@ def test_calls_and_slope_of_a_known_trace():
     mean = np.stack([np.tile(k**-0.5, (3, 1)), np.tile(1 / k, (3, 1))])
     extra = {kind: np.zeros((2, 3, steps)) for kind in KINDS}
     extra["HV"] += 3 * k
-    trace = table1._Trace(mean, extra, {kind: 2 * k if kind == "F" else 0 * k for kind in KINDS})
+    trace = reaching.Trace(mean, extra, {kind: 2 * k if kind == "F" else 0 * k for kind in KINDS})
     evenly = np.full((1, 3), 1 / 3)
-    winners = [table1._fewest(trace, evenly, eps)[0] for eps in (0.1 + 1e-9, 0.01 + 1e-9, 0.001 + 1e-9)]
-    assert [w.setting for w in winners] == [1, 1, 1]
-    assert [w.calls["F"] for w in winners] == [20, 200, 2000]
-    assert [w.calls["HV"] for w in winners] == [30, 300, 3000]
-    assert table1._fewest(trace, evenly, 1e-5) == [None]
-    diverged = trace._replace(mean=np.concatenate([mean[:, :2], np.full((2, 1, steps), table1.HUGE)], axis=1))
+    for eps, needed in ((0.1 + 1e-9, 10), (0.01 + 1e-9, 100), (0.001 + 1e-9, 1000)):
+        hits, calls = reaching.first_hits(trace, evenly, eps)
+        assert calls[:, 0].argmin() == 1
+        assert hits[1, 0] + 1 == needed
+        assert reaching.calls_until(trace, 1, hits[1, 0], evenly[0])["F"] == 2 * needed
+        assert calls[1, 0] == (2 + 3) * needed
+    assert np.isinf(reaching.first_hits(trace, evenly, 1e-5)[1]).all()
+    diverged = trace._replace(mean=np.concatenate([mean[:, :2], np.full((2, 1, steps), reaching.HUGE)], axis=1))
     both = np.array([[1 / 3, 1 / 3, 1 / 3], [1 / 2, 1 / 2, 0]])
-    assert [winner is None for winner in table1._fewest(diverged, both, 0.1)] == [True, False]
+    assert np.isinf(reaching.first_hits(diverged, both, 0.1)[1][1]).tolist() == [True, False]
     x = np.log([10, 100, 1000])
     assert table1._slope(x, np.array([20.0, 200.0, 2000.0])) == pytest.approx(1)
     assert np.isnan(table1._slope(x, np.array([20.0, np.nan, 2000.0])))
 
 
-def traces_of(values, cost=1):
-    """Stand in for runs: one setting, `values` of |grad Phi|^2 by seed, which reach a target at once or never."""
-
-    class Traces:
-        def __init__(self):
-            self.asked = []
-
-        def of(self, fixed, seeds):
-            self.asked.append((fixed["c"], seeds))
-            k = np.arange(1, 1001)
-            mean = np.array([[value / k for value in values[:seeds]]])
-            zeros = {kind: np.zeros((1, seeds, len(k))) for kind in KINDS}
-            return table1._Trace(mean, zeros, {kind: fixed["c"] * k if kind == "F" else 0 * k for kind in KINDS})
-
-    return Traces()
+def runs_of(rates, values, steps=2000, cost=1, kept=None):
+    """Stand in for runs: |grad Phi|^2 = rate * value / k, one rate for each setting and one value for each seed."""
+    runs = reaching.Runs(object, {}, [{"rate": rate} for rate in rates], steps)
+    k = (runs.kept if kept is None else kept) + 1
+    mean = np.array([[rate * value / k for value in values] for rate in rates])
+    declared = {kind: cost * k * (kind == "F") for kind in KINDS}
+    runs.trace = reaching.Trace(mean, dict.fromkeys(KINDS, 0 * mean), declared)
+    return runs
 
 
 def test_the_calls_have_an_interval_over_seeds():
     """With seeds alike there is no doubt; with seeds apart the interval holds the calls and is wide."""
-    sure = table1._at_targets(traces_of(np.ones(8)), lambda eps: {"c": 1}, (0.1, 0.01), 8)
-    np.testing.assert_allclose(sure.intervals(), [[10, 10], [100, 100]], rtol=0.01)
-    assert sure.half_width() < 0.01
-    apart = table1._at_targets(traces_of(np.linspace(0.5, 1.5, 8)), lambda eps: {"c": 1}, (0.1, 0.01), 8)
-    (low, high) = apart.intervals()[1]
+    sure = runs_of([1.0], np.ones(8)).reach(0.01)
+    np.testing.assert_allclose(sure.interval(), 100, rtol=0.01)
+    assert sure.is_known()
+    apart = runs_of([1.0], np.linspace(0.2, 1.8, 8)).reach(0.01)
+    low, high = apart.interval()
     assert low < 90 < 110 < high
-    assert 0.1 < apart.half_width() < 0.5
+    assert not apart.is_known()
+    never = runs_of([1.0], np.ones(8)).reach(1e-9)
+    assert (never.setting, np.isnan(never.interval()).all()) == (None, True)
 
 
 def test_constants_are_chosen_at_the_smallest_target():
     scaling = bilax.ALGORITHMS["vrbo"].about.scaling
-    from dataclasses import replace
-
     ways = [lambda eps, c=c: {"c": c} for c in (3, 1, 2)]
-    traces = traces_of(np.ones(8))
-    best = table1._best_constants(replace(scaling, fixed=ways[0], others=ways[1:]), traces, 0.02, 8)
+    asked = []
+
+    def begin(fixed, eps):
+        asked.append((fixed["c"], eps))
+        return runs_of([1.0], np.ones(8), cost=fixed["c"])
+
+    best = table1._best_constants(replace(scaling, fixed=ways[0], others=ways[1:]), begin, 0.02)
     assert best is ways[1]
-    assert {c for c, _ in traces.asked} == {1, 2, 3}
-    assert table1._best_constants(replace(scaling, others=()), traces, 0.02, 8) is scaling.fixed
+    assert asked == [(3, 0.02), (1, 0.02), (2, 0.02)]
+    assert table1._best_constants(replace(scaling, others=()), begin, 0.02) is scaling.fixed
 
 
-def test_more_seeds_are_run_of_what_may_win():
+def test_more_seeds_are_run_of_what_may_win(monkeypatch):
     """Three settings that need 10, 14 and 20 iterations for 0.1, and as many times more for 0.01."""
-    traces = table1._Traces(object, [{"c": c} for c in (1.0, 1.4, 2.0)], 2000)
-    mean = np.stack([np.tile(c / (traces.kept + 1), (16, 1)) for c in (1.0, 1.4, 2.0)])
-    calls = {kind: (traces.kept + 1) * (kind == "F") for kind in KINDS}
-    traces._known = {repr({}): table1._Trace(mean, dict.fromkeys(KINDS, 0 * mean), calls)}
-    settings, steps = table1._promising(traces, lambda eps: {}, (0.1, 0.01), 16)
+    runs = runs_of((1.0, 1.4, 2.0), np.ones(16))
+    settings, steps = reaching.promising(runs, (0.1, 0.01))
     assert settings == [0, 1]
     assert steps == pytest.approx(200, rel=0.02)
-    traces.narrow(settings, steps)
-    assert traces.grid == [{"c": 1.0}, {"c": 1.4}]
-    cut = traces.of({}, 16)
-    assert cut.mean.shape == (2, 16, len(traces.kept))
-    assert table1._fewest(cut, table1._shares(16), 0.01)[0].calls["F"] == pytest.approx(100, rel=0.02)
-    assert table1._promising(traces, lambda eps: {}, (0.1, 1e-9), 16) == ([0, 1], traces.steps)
+    runs.narrow(settings, steps)
+    assert runs.grid == [{"rate": 1.0}, {"rate": 1.4}]
+    assert runs.trace.mean.shape == (2, 16, len(runs.kept))
+    assert runs.reach(0.01).calls["F"][0] == pytest.approx(100, rel=0.02)
+    assert reaching.promising(runs, (0.1, 1e-9)) == ([0, 1], runs.steps)
+
+
+def test_seeds_are_added_until_the_calls_are_known(monkeypatch):
+    """Values with a standard deviation of 0.4: 16 seeds know their mean within 0.2, 64 within 0.1, more or less."""
+    values = 1 + 0.4 * np.random.default_rng(1).standard_normal(256)
+    asked = []
+
+    def trace(method, fixed, grid, seeds, steps, kept):
+        asked.append((len(grid), seeds, steps))
+        return runs_of([s["rate"] for s in grid], values[list(seeds)], kept=kept).trace
+
+    monkeypatch.setattr(reaching, "trace", trace)
+    runs = reaching.long_enough(reaching.Runs(object, {}, [{"rate": 1.0}, {"rate": 5.0}], 64_000), 0.01, 16)
+    assert runs.steps == 1000  # a 64th is enough
+    (found,) = reaching.certain(runs, [0.01], 256)
+    assert found.seeds in (64, 256)
+    assert found.is_known()
+    assert asked[0] == (2, range(16), 1000)
+    assert asked[1][:2] == (1, range(16, 64))
+    assert asked[1][2] < 400
 
 
 def test_a_rank_is_claimed_where_intervals_part():
