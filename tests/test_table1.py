@@ -45,7 +45,7 @@ def test_calls_and_slope_of_a_known_trace():
         hits, calls = reaching.first_hits(trace, evenly, eps)
         assert calls[:, 0].argmin() == 1
         assert hits[1, 0] + 1 == needed
-        assert reaching.calls_until(trace, 1, hits[1, 0], evenly[0])["F"] == 2 * needed
+        assert reaching.calls_until(trace, 1, hits[1], evenly)["F"] == 2 * needed
         assert calls[1, 0] == (2 + 3) * needed
     assert np.isinf(reaching.first_hits(trace, evenly, 1e-5)[1]).all()
     diverged = trace._replace(mean=np.concatenate([mean[:, :2], np.full((2, 1, steps), reaching.HUGE)], axis=1))

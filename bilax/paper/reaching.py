@@ -136,10 +136,10 @@ class Runs:
         hits, calls = first_hits(self.trace, shares, eps)
         found = {kind: np.full(len(shares), np.nan) for kind in KINDS}
         best = calls.argmin(axis=0)
-        for d, setting in enumerate(best):
-            if math.isfinite(calls[setting, d]):
-                for kind, number in calls_until(self.trace, setting, hits[setting, d], shares[d]).items():
-                    found[kind][d] = number
+        for setting in np.unique(best):
+            wins = (best == setting) & np.isfinite(calls[setting])
+            for kind, numbers in calls_until(self.trace, setting, hits[setting], shares).items():
+                found[kind][wins] = numbers[wins]
         setting = self.grid[best[0]] if math.isfinite(calls[best[0], 0]) else None
         return Reached(found, setting, self.seeds)
 
@@ -200,19 +200,19 @@ def trace(
 def first_hits(trace: Trace, shares: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
     """Return for each setting and row of shares, the weights of the seeds, which of the iterations kept is the first
     with a mean of at most eps, and the calls of all kinds until then; infinitely many if there is none."""
-    seeds = shares.shape[1]
     hits = np.zeros((len(trace.mean), len(shares)), int)
     calls = np.full(hits.shape, math.inf)
-    for setting, mean in enumerate(trace.mean[:, :seeds]):
+    for setting, mean in enumerate(trace.mean):
         below = shares @ mean <= eps
         hits[setting] = below.argmax(axis=1)
-        for d in np.flatnonzero(below.any(axis=1)):
-            calls[setting, d] = sum(calls_until(trace, setting, int(hits[setting, d]), shares[d]).values())
+        needed = sum(calls_until(trace, setting, hits[setting], shares).values())
+        calls[setting] = np.where(below.any(axis=1), needed, math.inf)
     return hits, calls
 
 
-def calls_until(trace: Trace, setting: int, k: int, share: np.ndarray) -> dict[str, float]:
+def calls_until(trace: Trace, setting: int, hits: np.ndarray, shares: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the calls of each kind until the iterations ``hits``, one for each row of shares."""
     return {
-        kind: float(trace.declared[kind][k]) + float(share @ extra[setting, : len(share), k])
+        kind: trace.declared[kind][hits] + np.einsum("ds,sd->d", shares, extra[setting][:, hits])
         for kind, extra in trace.extra.items()
     }
