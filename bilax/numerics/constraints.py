@@ -34,6 +34,7 @@ def on_the_set(products: Products, grad_G: Callable[..., PyTree], project: Calla
         length = norm(g)
         short = jnp.finfo(length.dtype).eps ** 0.5 * jnp.maximum(1, norm(y))
         s = short / jnp.where(length > 0, length, 1)
+        _derivative(project, y, y)  # for its message, should there be none; the compiler drops it
         there = axpy(-s, g, project(y))  # a start may lie outside of the set
 
         def B(r: PyTree) -> PyTree:
