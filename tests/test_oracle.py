@@ -124,6 +124,22 @@ def test_a_loss_without_second_derivatives_is_differenced():
     np.testing.assert_allclose(found.x, known.x, rtol=1e-6)
 
 
+def test_a_backward_pass_without_products_is_noticed_too():
+    """What JAX cannot lower is found where the trace has no matrix product, and where nothing depends on it."""
+
+    @jax.custom_vjp
+    def half_square(z):
+        return 0.5 * jnp.sum(z**2)
+
+    half_square.defvjp(lambda z: (half_square(z), z), lambda z, ct: (ct * jax.lax.stop_gradient(z),))
+    problem = Problem(
+        lambda x, y, b: jnp.mean((y - 1) ** 2), lambda x, y, b: half_square(y - x), np.ones(4), np.ones(4)
+    )
+    with pytest.warns(UserWarning, match="taken by reverse over reverse"):
+        Hr = jax.jit(make_oracle(problem).hvp_G)(jnp.zeros(2), jnp.ones(2), jnp.ones(4), jnp.ones(2))
+    assert Hr.shape == (2,)
+
+
 def test_a_mistake_in_the_loss_is_not_taken_for_a_missing_rule():
     wrong = lambda x, y, batch: jnp.sum(y @ jnp.ones((7, 7)))
     problem = Problem(lambda x, y, b: jnp.sum(y), wrong, np.ones(4), np.ones(4), x0=np.zeros(2), y0=np.ones(2))

@@ -75,7 +75,11 @@ def test_the_calls_have_an_interval_over_seeds():
     low, high = apart.interval()
     assert low < 90 < 110 < high
     assert not apart.is_known()
+    sometimes = runs_of([1.0], np.array([1.0, reaching.HUGE])).reach(0.01)
+    assert np.isnan(sometimes.interval()).all()
+    assert not sometimes.is_known()
     never = runs_of([1.0], np.ones(8)).reach(1e-9)
+    assert never.is_known()
     assert (never.setting, np.isnan(never.interval()).all()) == (None, True)
 
 

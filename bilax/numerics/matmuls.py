@@ -73,7 +73,7 @@ def _flat(fn: Callable, arguments: tuple) -> tuple[ClosedJaxpr, Any] | None:
     flat = jax.make_jaxpr(lambda *leaves: written_out(closed, leaves))(*jax.tree.leaves(arguments))
     # What nobody needs would be computed, too, when it is joined with products that are needed.
     jaxpr, _ = dce_jaxpr(flat.jaxpr, [True] * len(flat.jaxpr.outvars), instantiate=True)
-    if any(eqn.primitive.name == "custom_lin" for eqn in jaxpr.eqns):
+    if any(eqn.primitive.name == "custom_lin" for eqn in flat.eqns):
         raise NotImplementedError("custom_lin: a jax.custom_vjp was differentiated forward, which JAX cannot lower")
     if not any(eqn.primitive is dot_general_p for eqn in jaxpr.eqns):
         return None

@@ -53,7 +53,9 @@ class Reached(NamedTuple):
 
     def is_known(self) -> bool:
         low, high = self.interval()
-        return not (high - low) / 2 > KNOWN * self.total()[0]
+        if math.isnan(low):  # reached by some samples of the seeds: unknown; by none: more seeds will not help
+            return not np.isfinite(self.total()).any()
+        return (high - low) / 2 <= KNOWN * self.total()[0]
 
 
 def long_enough(runs: "Runs", eps: float, seeds: int) -> "Runs":
