@@ -110,8 +110,8 @@ def automatic(G: Loss) -> Products:
 
 INSTEAD = (  # what is said of the second way and of the third
     "inner_loss has a derivative rule without a forward mode (jax.custom_vjp): its second derivatives are taken by "
-    "reverse over reverse, through that rule. If it holds something constant (a stop_gradient), they are wrong: then take "
-    "Problem(second_derivatives='differences'). Problem(second_derivatives='reverse') says the same as now in silence.",
+    "reverse over reverse, through that rule. If it holds something constant (a stop_gradient), they are wrong: take "
+    "Problem(second_derivatives='differences') then. Problem(second_derivatives='reverse') silences this.",
     "inner_loss has a derivative rule that cannot be differentiated again: its second derivatives are taken by central "
     "differences of gradients. Problem(second_derivatives='differences') says the same in silence.",
 )
