@@ -14,7 +14,9 @@ import bilax
 from bilax import MRBO, Counts, Oracle, Problem, make_oracle, solve
 from bilax.numerics.memory import bytes_of
 from bilax.numerics.second_derivatives import central_differences
+from bilax.oracle import traced
 from bilax.problems import quadratic
+from bilax.running.inspection import Inspector
 from bilax.sampling import keys, passes
 from bilax.testing import counting
 
@@ -138,6 +140,20 @@ def test_a_backward_pass_without_products_is_noticed_too():
     with pytest.warns(UserWarning, match="taken by reverse over reverse"):
         Hr = jax.jit(make_oracle(problem).hvp_G)(jnp.zeros(2), jnp.ones(2), jnp.ones(4), jnp.ones(2))
     assert Hr.shape == (2,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wrong = solve(problem, bilax.AIDCG(), np.zeros(2), np.ones(2), steps=2)
+        by_values = solve(problem, bilax.F2SA(), np.zeros(2), np.ones(2), steps=2)
+    assert "the second derivatives of inner_loss are 100 % off" in wrong.warnings[0]
+    assert not by_values.warnings  # it takes none
+
+
+def test_a_backward_pass_that_can_be_differentiated_raises_no_doubt():
+    for dtype in (np.float32, np.float64):
+        problem = with_a_backward_pass_of_its_own()
+        problem = replace(problem, x0=np.zeros(3, dtype), y0=np.ones(3, dtype), inner_data=np.ones((30, 3), dtype))
+        error = Inspector(traced(problem, "iid")).error_of_second_derivatives(problem.x0, problem.y0)
+        assert 0 < error < 1e-3  # some, so it was looked at
 
 
 def test_a_mistake_in_the_loss_is_not_taken_for_a_missing_rule():

@@ -117,6 +117,28 @@ INSTEAD = (  # what is said of the second way and of the third
 )
 
 
+def has_rules(attempt: Callable[[], Any]) -> bool:
+    """Tell whether an attempt to differentiate finds the derivative rules that it needs."""
+    try:
+        attempt()
+    except (TypeError, NotImplementedError, ValueError) as error:
+        if not _lacks_a_rule(error):
+            raise
+        return False
+    return True
+
+
+def error_of_reverse(G: Loss, x: PyTree, y: PyTree, batch: PyTree) -> float:
+    """Return how far H r and J r by reverse over reverse are, for one direction r, from differences of gradients:
+    about 0 if the rules of the loss can be differentiated, 1 if they hold all constant."""
+    r = jax.tree.map(lambda leaf: jnp.cos(jnp.arange(leaf.size, dtype=leaf.dtype)).reshape(leaf.shape), y)
+    g, *products = jax.jit(reverse_over_reverse(G).linearize)(x, y, batch, r)
+    _, *differences = jax.jit(central_differences(G).linearize)(x, y, batch, r)
+    rounding = jnp.finfo(norm(g).dtype).eps ** (2 / 3) * norm(g) * norm(r)
+    errors = [norm(axpy(-1, a, b)) / (norm(b) + 100 * rounding) for a, b in zip(products, differences, strict=True)]
+    return float(max(errors))
+
+
 def _lacks_a_rule(error: Exception) -> bool:
     """Tell whether this is what JAX says of a function that it cannot differentiate (again)."""
     said = ("forward-mode", "forward mode", "custom_lin", "do not support JVP", "Differentiation rule")

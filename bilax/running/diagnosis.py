@@ -17,7 +17,18 @@ HUGE = 1e6  # times as large as at the start (or as 1), so has x or y
 UNSOLVED = 0.99  # of the right-hand side of the linear system is left
 FEW, ENOUGH = 10, 100  # steps at least, before growth is judged, and before all else is
 ROWS = 5  # at least, before the residual is judged: one of a random length may be 1
+WRONG = 0.1  # relative error of second derivatives, well above that of differences
 SHARE = 0.01  # of the inner loss is what an inner gradient must be able to change, to matter
+
+
+def check_second_derivatives(doubts: Doubts, error: float) -> None:
+    """Warn if they are not the derivatives of the gradients; ``error`` is relative."""
+    if error > WRONG:
+        doubts.add(
+            f"the second derivatives of inner_loss are {100 * error:.0f} % off the differences of its gradients: its "
+            "derivative rule (jax.custom_vjp) holds something constant, as jax.lax.stop_gradient does, so the "
+            "hypergradients are wrong. Take Problem(second_derivatives='differences')."
+        )
 
 
 def check_row(doubts: Doubts, row: dict[str, Any]) -> bool:

@@ -9,7 +9,14 @@ import numpy as np
 from jax.scipy.sparse.linalg import cg
 
 from bilax.numerics.constraints import on_the_set
-from bilax.numerics.second_derivatives import Products
+from bilax.numerics.second_derivatives import (
+    Products,
+    automatic,
+    error_of_reverse,
+    forward_over_reverse,
+    has_rules,
+    reverse_over_reverse,
+)
 from bilax.numerics.tree import axpy, norm
 from bilax.oracle import Oracle, Traced, TracedProblem, everywhere
 from bilax.problem import unconstrained
@@ -20,6 +27,7 @@ from bilax.types import PyTree
 
 SAMPLES = 10_000  # of each level, at most, on which losses are measured
 DRAWS, EACH = 16, 64  # batches, and their size, that stand for all data of an oracle of the user's own
+FEW = 64  # samples, on which second derivatives are compared with differences
 SOLVER_STEPS = 1000  # of conjugate gradients, at most
 
 
@@ -61,6 +69,18 @@ class Inspector:
             return {}
         return {name: float(value) for name, value in _losses(self.sample, x, y)._asdict().items()}
 
+    def error_of_second_derivatives(self, x: PyTree, y: PyTree) -> float:
+        """Return how wrong they are on a few samples, where they go through a rule of the user's own; else 0."""
+        if self.sample is None or self.sample.functions.second_derivatives is not automatic:
+            return 0.0
+        data = self.sample.inner_data
+        few = take(data, jnp.arange(min(FEW, size_of(data))))
+        if has_rules(lambda: jax.eval_shape(_forward, self.sample, x, y, few)):
+            return 0.0
+        G = self.sample.oracle().value_G
+        in_reverse = has_rules(lambda: jax.eval_shape(reverse_over_reverse(G).hvp, x, y, few, y))
+        return error_of_reverse(G, x, y, few) if in_reverse else 0.0  # what is differenced is right
+
     def verdict(self, x: PyTree, y: PyTree, tol: float) -> Verdict:
         """Return the three norms. Once the inner gradient is above ``tol``, the other two are not looked at."""
         return Verdict(*(float(value) for value in _verdict(self.problem, x, y, jnp.asarray(tol, float))))
@@ -74,6 +94,11 @@ def _subsample(problem: TracedProblem) -> TracedProblem:
         return data if n <= SAMPLES else take(data, jnp.asarray(np.linspace(0, n - 1, SAMPLES).astype(np.int32)))
 
     return TracedProblem(problem.functions, problem.sampler, some(problem.outer_data), some(problem.inner_data))
+
+
+@jax.jit  # never run, but traced once for all runs of a problem
+def _forward(problem: TracedProblem, x: PyTree, y: PyTree, batch: PyTree) -> PyTree:
+    return forward_over_reverse(problem.oracle().value_G).hvp(x, y, batch, y)
 
 
 @jax.jit

@@ -261,6 +261,9 @@ class _Runner:
             jax.block_until_ready(self.take(self.now, self.k, False))
         if not self.warned:  # before it was interrupted
             self.warned = eta_warnings.check_start(self.doubts, self.algorithm, self.problem, self.now.state)
+        if self.algorithm.cost(0).JV:
+            error = self.inspector.error_of_second_derivatives(self.now.state.x, self.now.state.y)
+            diagnosis.check_second_derivatives(self.doubts, error)
         self.compile_seconds += time.perf_counter() - tic
 
     def advance(self, stop: int) -> bool:
