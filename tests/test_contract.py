@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import ALGORITHM_CASES, METHOD_CASES, PROBLEM_CASES, final_state
+from cases import ALGORITHM_CASES, METHOD_CASES
+from problem_cases import PROBLEM_CASES, final_state
 
 import bilax
 from bilax import MRBO, Problem, iterate, solve

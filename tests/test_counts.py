@@ -7,7 +7,8 @@ from dataclasses import asdict, fields
 import jax
 import jax.numpy as jnp
 import pytest
-from cases import ALGORITHM_CASES, PROBLEM_CASES
+from cases import ALGORITHM_CASES
+from problem_cases import PROBLEM_CASES
 from stepping import oracle_of
 
 import bilax

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import PROBLEM_CASES
+from problem_cases import PROBLEM_CASES
 
 from bilax import Problem
 from bilax.oracle import at_two_points, make_oracle

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import PROBLEM_CASES
+from problem_cases import PROBLEM_CASES
 
 from bilax import Problem, hypergradient
 from bilax.datasets import digits

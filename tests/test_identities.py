@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import ALGORITHM_CASES, PROBLEM_CASES, final_state
+from cases import ALGORITHM_CASES
+from problem_cases import PROBLEM_CASES, final_state
 
 import bilax
 from bilax import MRBO, iterate

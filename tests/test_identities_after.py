@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import PROBLEM_CASES, final_state
+from problem_cases import PROBLEM_CASES, final_state
 
 import bilax
 from bilax import hypergradient, solve

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import ALGORITHM_CASES, METHOD_CASES, PROBLEM_CASES
+from cases import ALGORITHM_CASES, METHOD_CASES
+from problem_cases import PROBLEM_CASES
 
 from bilax import MRBO, Counts, Doubtful, Problem, iterate, make_oracle, solve, sweep
 from bilax.oracle import traced

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from cases import METHOD_CASES, PROBLEM_CASES
+from cases import METHOD_CASES
+from problem_cases import PROBLEM_CASES
 
 import bilax
 from bilax import MRBO, SUSTAIN, solve, sweep

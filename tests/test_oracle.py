@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from cases import METHOD_CASES, PROBLEM_CASES
+from cases import METHOD_CASES
+from problem_cases import PROBLEM_CASES
 
 import bilax
 from bilax import MRBO, Counts, Oracle, Problem, make_oracle, solve

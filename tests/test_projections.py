@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import ALGORITHM_CASES, PROBLEM_CASES
+from cases import ALGORITHM_CASES
+from problem_cases import PROBLEM_CASES
 from stepping import compare, stepped
 
 import bilax

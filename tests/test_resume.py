@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import METHOD_CASES, PROBLEM_CASES
+from cases import METHOD_CASES
 from killed import POINTS
+from problem_cases import PROBLEM_CASES
 
 import bilax
 from bilax import MRBO, Doubtful, solve

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cases import PROBLEM_CASES
+from problem_cases import PROBLEM_CASES
 
 import bilax
 from bilax import MRBO, VRBO, theory

@@ -7,7 +7,9 @@ import jax
 import numpy as np
 import pytest
 import transcript
-from cases import ALGORITHM_CASES, PROBLEM_CASES, _numbers, _series, final_state
+from batch_layouts import numbers, series
+from cases import ALGORITHM_CASES
+from problem_cases import PROBLEM_CASES, final_state
 from stepping import compare, oracle_of, stepped
 
 from bilax.hypergrad import neumann
@@ -55,7 +57,7 @@ def test_batches_of_one_step_differ(case):
     alg = ALGORITHM_CASES[0].make(Q=4, S=12)
     with python_loops():
         alg.step(oracle, keys.at(keys.root(0), 3), alg.init(oracle, case.x0, case.y0))
-    batches = {tuple(_numbers(batch)) for _, batch in drawn.take()}
+    batches = {tuple(numbers(batch)) for _, batch in drawn.take()}
     assert len(batches) == 3 + 4
 
 
@@ -68,7 +70,7 @@ def test_estimators_equal_equations_4_and_5(case, Q):
         oracle.draw_G(keys.root(1), 1)  # stands for B_y
         B = neumann.draw(oracle, keys.root(5), 6, Q)
         batchwise = neumann.hypergrad(oracle, x, y, B, 0.3)
-        draws = _series(drawn.take())
+        draws = series(drawn.take())
         chains = neumann.hypergrad_per_sample(oracle, x, y, B, 0.3)
     flat = case.y0.ravel()
     expected_4 = transcript.equation4(case.twin, case.x0, flat, draws.B_F, draws.B_G, draws.B, 0.3)
