@@ -102,6 +102,7 @@ def test_no_direction_is_more_curved_than_one(classes, kind):
     shape = Folds(classes, 2)
     dense = X.toarray() if kind == "sparse" else X
     batch = {"features": jnp.asarray(dense), "label": jnp.zeros(80, int), "fold": jnp.arange(80) % 2}
+    batch["share"] = jnp.ones(80)
     V = jnp.zeros((13, 2 * shape.columns))
     hessian = jax.jit(jax.hessian(lambda v, x: Fitted(shape)(x, v.reshape(V.shape), batch)))
     for move in (-REACH, 0.0, REACH):

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bilax import ALGORITHMS, MRBO
-from bilax.sklearn import HyperCleaner, design
+from bilax.sklearn import BilevelLogisticRegression, HyperCleaner, design, sizes
 from bilax.sklearn.crossfit import Noisy, Regressions, folds_of, polished
 from bilax.sklearn.label_noise import how_many, posterior
 
@@ -161,6 +161,7 @@ def test_no_direction_is_more_curved_than_one(features):
         "label": jnp.asarray(label),
         "fold": jnp.asarray(folds_of(rng, label, 2)),
         "trusted": jnp.arange(300) < 100,
+        "share": jnp.ones(300),
         "row": jnp.arange(300),
     }
     x = {
@@ -193,6 +194,7 @@ def test_the_polished_fit_is_that_of_scikit_learn():
         "label": jnp.asarray(true),
         "fold": jnp.zeros(200, int),
         "trusted": jnp.ones(200, bool),
+        "share": jnp.ones(200),
         "row": jnp.zeros(200, int),
     }
     x = {
@@ -205,6 +207,46 @@ def test_the_polished_fit_is_that_of_scikit_learn():
     W = plan.coefficients(np.asarray(V).reshape(5, 3, 3)[:, 2])
     model = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(X / plan.scale, true)
     np.testing.assert_allclose(W[:-1].T, model.coef_, atol=1e-4)
+
+
+def test_what_a_table_is_filled_up_with_counts_for_nothing():
+    rng = np.random.default_rng(0)
+    n, d, shape = 118, 5, Regressions(3, 2)
+    room, wide = sizes.rows_for(n), sizes.columns_for(d, n)
+    assert room > n
+    assert wide > d
+    table = {
+        "label": rng.integers(3, size=n),
+        "fold": rng.integers(2, size=n),
+        "trusted": rng.random(n) < 0.2,
+        "row": np.arange(n),
+        "columns": rng.normal(size=(n, d)),
+    }
+    full = {name: sizes.filled(values, room) for name, values in table.items()}
+    full |= {"columns": sizes.filled(table["columns"], room, wide), "share": sizes.shares(n)}
+    table["share"] = np.ones(n)
+    x = {"confusion": rng.normal(size=(3, 3)), "penalty": jnp.asarray(-2.0), "weights": rng.normal(size=room)}
+    x |= {"metric": np.ones(d)}
+    V = rng.normal(size=(d, 9))
+    one = jax.jit(jax.value_and_grad(Noisy(shape), 1))(x, V, table)
+    value, slope = jax.jit(jax.value_and_grad(Noisy(shape), 1))(
+        {**x, "metric": np.ones(wide)}, sizes.filled(V, wide), full
+    )
+    np.testing.assert_allclose(value, one[0], rtol=1e-7)
+    np.testing.assert_allclose(slope[:d], one[1], atol=1e-7)
+    assert not np.asarray(slope[d:]).any()
+
+
+@pytest.mark.parametrize("estimator", [quick(folds=2), BilevelLogisticRegression(steps=24, random_state=0)])
+def test_tables_of_almost_one_size_share_a_program(estimator, compiled):
+    X, given, _ = blobs(119)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # no row is trusted
+        estimator.fit(X[1:], given[1:])
+        assert "jit(advance)" in compiled
+        compiled.clear()
+        estimator.fit(X, given)
+    assert not [name for name in compiled if name in ("jit(advance)", "jit(_losses)", "jit(polished)")]
 
 
 def test_each_fold_has_its_share_of_each_class():

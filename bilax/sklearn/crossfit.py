@@ -63,7 +63,8 @@ class Noisy:
     """The inner loss: of the given labels, as seen through the chances that a class is given another's label.
 
     A row's true class k has the chance p_k; its label is given with the chance T[k, label]; so the label's own chance
-    is the sum of p_k T[k, label]. For trusted rows T is the identity. Every row has a weight, from 0 to 1.
+    is the sum of p_k T[k, label]. For trusted rows T is the identity. Every row has a weight, from 0 to 1, and a share
+    in the mean.
     """
 
     of: Regressions
@@ -74,7 +75,7 @@ class Noisy:
         through = jnp.where(trusted[:, None], itself, log_confusion(x)[:, label].T)
         loss = -jax.nn.logsumexp(self.of.log_chances(V, batch["columns"]) + through[:, None], axis=-1)
         weight = jnp.where(trusted, 1.0, row_weights(x)[batch["row"]])
-        fit = jnp.mean(jnp.sum(self.of.sees(batch["fold"]) * weight[:, None] * loss, axis=1))
+        fit = jnp.mean(batch["share"] * jnp.sum(self.of.sees(batch["fold"]) * weight[:, None] * loss, axis=1))
         return fit + jnp.exp(x["penalty"]) / 2 * jnp.sum(x["metric"][:, None] * V**2)
 
 

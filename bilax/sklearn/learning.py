@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 from bilax.oracle import Counts
 from bilax.problem import Problem
@@ -14,6 +14,7 @@ from bilax.running.solve import solve
 from bilax.sklearn.crossfit import Bounded, Noisy, Regressions, Unseen, folds_of, polished, row_weights
 from bilax.sklearn.design import Design
 from bilax.sklearn.methods import adam, by_part, with_steps
+from bilax.sklearn.sizes import columns_for, filled, rows_for, shares
 
 LEARNABLE = {"confusion": 0.06, "penalty": 0.06, "weights": 0.06}  # with the rate of Adam for each
 RIGHT = 0.9  # the chance, at the start, that a label is right
@@ -69,11 +70,12 @@ def learn(
     if len(trusted) >= FEWEST:
         held[rng.permutation(trusted)[: round(held_out * len(trusted))]] = True
     fold[held] = -1
-    shape, batch = Regressions(classes, folds), min(batch, n)
+    shape, batch = Regressions(classes, folds), min(batch, rows_for(n))
     problem = _problem(rows, plan, shape, fold, held, batch, rng)
     outer = by_part({name: adam(LEARNABLE[name]) for name in parts})
     algorithm = with_steps(method, outer, 1 / (1 + plan.spread / batch), batch)
-    best = _Best(shape, jnp.asarray(rows.columns[held]), rows.label[held])
+    wide = rows.columns.shape[1]
+    best = _Best(shape, rows.columns[held], rows.label[held])
     every = max(1, steps // LOOKS)
     settings: dict[str, Any] = {"seed": seed, "sampler": "blocks", "every": every, "metrics": best.look}
     kept: dict[str, Any] = {"stop": best.has_passed, "progress": progress, "checkpoint_dir": checkpoint_dir}
@@ -87,11 +89,11 @@ def learn(
         again = solve(problem, algorithm, steps=k, progress=False, **settings)
         x, V = again.x, again.y
     V = polished(problem.inner_loss, x, V, problem.inner_data, POLISH)
-    chances = np.exp(np.asarray(shape.log_chances(V, problem.inner_data["columns"]), float))
+    chances = np.exp(np.asarray(shape.log_chances(V, problem.inner_data["columns"]), float))[:n]
     unseen = chances[np.arange(n), np.maximum(fold, 0)]
     unseen[held] = chances[held, :folds].mean(1)
     weights = np.ones(n)
-    weights[~rows.trusted] = np.asarray(row_weights(x))[: n - len(trusted)]
+    weights[~rows.trusted] = np.asarray(row_weights(x))[:n][~rows.trusted]
     told = {
         "status": result.status,
         "message": result.message,
@@ -104,7 +106,7 @@ def learn(
         "compile seconds": result.compile_seconds,
     }
     return Learned(
-        classifiers=np.asarray(V, float).reshape(len(V), folds + 1, classes).transpose(1, 0, 2),
+        classifiers=np.asarray(V, float)[:wide].reshape(wide, folds + 1, classes).transpose(1, 0, 2),
         fold=fold,
         unseen=unseen,
         seen=chances[:, folds],
@@ -127,13 +129,13 @@ def _problem(
     rng: np.random.Generator,
 ) -> Problem:
     n, classes = len(rows.label), shape.classes
-    given = np.flatnonzero(~rows.trusted)
-    number = np.zeros(n, np.int32)
-    number[given] = np.arange(len(given))
-    inner = {"columns": rows.columns, "label": rows.label, "fold": fold, "trusted": rows.trusted, "row": number}
-    judged = np.flatnonzero(rows.trusted & ~held)
+    room, wide = rows_for(n), columns_for(rows.columns.shape[1], n)
+    values = {"label": rows.label, "fold": fold, "trusted": rows.trusted, "row": np.arange(n, dtype=np.int32)}
+    inner = {name: filled(column, room) for name, column in values.items()}
+    inner |= {"columns": filled(rows.columns, room, wide), "share": shares(n)}
+    judged, given = np.flatnonzero(rows.trusted & ~held), np.flatnonzero(~rows.trusted)
     given = given if len(given) else judged  # all rows are trusted
-    pairs = max(batch, len(judged), min(len(given), PAIRS))
+    pairs = max(batch, rows_for(len(judged)), min(rows_for(len(given)), PAIRS))
     trusted, others = np.resize(rng.permutation(judged), pairs), np.resize(rng.permutation(given), pairs)
     outer = {name: inner[name][trusted] for name in ("columns", "label", "fold")}
     outer |= {f"given {name}": inner[name][others] for name in ("columns", "label", "fold")}
@@ -143,26 +145,27 @@ def _problem(
     x0 = {
         "confusion": jnp.asarray(confusion, float),
         "penalty": jnp.asarray(min(np.log(PENALTY / n), bounds[1]), float),
-        "weights": jnp.full(max(1, int((~rows.trusted).sum())), WEIGHT, float),
-        "metric": jnp.asarray(plan.metric, float),
+        "weights": jnp.full(room, WEIGHT, float),
+        "metric": jnp.asarray(np.append(plan.metric, np.full(wide - len(plan.metric), 1 / plan.largest)), float),
         "bounds": jnp.asarray(bounds, float),
     }
-    y0 = jnp.zeros((rows.columns.shape[1], (shape.folds + 1) * classes), float)
+    y0 = jnp.zeros((wide, (shape.folds + 1) * classes), float)
     return Problem(Unseen(shape), Noisy(shape), outer, inner, x0=x0, y0=y0, project_x=Bounded())
 
 
 class _Best:
     """The state that was best on the rows held out; the last one if there are none."""
 
-    def __init__(self, shape: Regressions, columns: jax.Array, label: np.ndarray):
+    def __init__(self, shape: Regressions, columns: np.ndarray, label: np.ndarray):
         self.shape, self.columns, self.label = shape, columns, label
         self.least, self.state = np.inf, (None, None)
 
     def look(self, x: Any, V: jax.Array) -> dict[str, float]:
         if not len(self.label):
             return {}
-        chances = np.asarray(self.shape.log_chances(V, self.columns))[:, : self.shape.folds]
-        loss = float(-np.take_along_axis(chances, self.label[:, None, None], 2).mean())
+        scores = self.columns @ np.asarray(V)[: self.columns.shape[1]]
+        scores = scores.reshape(len(scores), self.shape.folds + 1, self.shape.classes)[:, :-1]
+        loss = float(-np.take_along_axis(log_softmax(scores, axis=2), self.label[:, None, None], 2).mean())
         if loss < self.least:
             self.least, self.state = loss, (x, V)
         return {"held_out": loss}

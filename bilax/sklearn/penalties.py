@@ -22,6 +22,7 @@ from bilax.problem import Problem
 from bilax.running.solve import solve
 from bilax.sklearn.crossfit import folds_of
 from bilax.sklearn.methods import adam, by_part, with_steps
+from bilax.sklearn.sizes import filled, rows_for, shares
 from bilax.sparse import Rows
 from bilax.types import PyTree
 
@@ -75,7 +76,7 @@ class Fitted:
     def __call__(self, x: PyTree, V: jax.Array, batch: PyTree) -> jax.Array:
         W = weights(x, V)
         others = batch["fold"][:, None] != jnp.arange(self.of.folds)
-        fit = jnp.mean(jnp.sum(others * self.of.losses(W, batch), axis=1))
+        fit = jnp.mean(batch["share"] * jnp.sum(others * self.of.losses(W, batch), axis=1))
         squares = jnp.sum(W[1:] ** 2, axis=1)
         squares = x["group"].T @ squares if "group" in x else squares
         return fit + jnp.sum(jnp.exp(log_penalties(x)) * squares) / 2
@@ -86,12 +87,11 @@ class Unseen:
     """The outer loss: every row, by the regression that has not seen it; and penalties do not differ for nothing."""
 
     of: Folds
-    prior: float  # over the number of rows
 
     def __call__(self, x: PyTree, V: jax.Array, batch: PyTree) -> jax.Array:
         losses = self.of.losses(weights(x, V), batch)
         own = jnp.take_along_axis(losses, batch["fold"][:, None], axis=1)
-        return jnp.mean(own) + self.prior / 2 * jnp.sum(x["own"] ** 2)
+        return jnp.mean(batch["share"] * own[:, 0]) + x["prior"] / 2 * jnp.sum(x["own"] ** 2)
 
 
 @dataclass(frozen=True)
@@ -128,15 +128,18 @@ def learn(
 ) -> Learned:
     """Learn the penalties of features of mean square 1; ``group`` marks the features of each group by 1."""
     n, groups = len(label), features.shape[1] if group is None else group.shape[1]
-    shape, batch = Folds(classes, folds), min(batch, n)
+    shape, room = Folds(classes, folds), rows_for(n)
+    batch = min(batch, room)
     curved = Curvature(features, most_curved(classes), rng)
     rows = {
-        "features": Rows.from_scipy(features) if scipy.sparse.issparse(features) else features.astype(np.float32),
-        "label": label.astype(np.int32),
-        "fold": folds_of(rng, label, folds),
+        "features": _filled(features, room),
+        "label": filled(label.astype(np.int32), room),
+        "fold": filled(folds_of(rng, label, folds), room),
+        "share": shares(n),
     }
     x: dict[str, Any] = {"common": jnp.asarray(-np.log(n), float), "own": jnp.zeros(groups)}
-    fixed = {} if group is None else {"group": jnp.asarray(group, jnp.float32)}
+    fixed: dict[str, Any] = {"prior": jnp.asarray(prior / n, float)}
+    fixed |= {} if group is None else {"group": jnp.asarray(group, jnp.float32)}
     W = np.zeros((features.shape[1] + 1, folds * shape.columns), np.float32)
     told, counts, taken = [], Counts(), 0
     for round_ in range(ROUNDS):
@@ -150,7 +153,7 @@ def learn(
         outer = by_part({name: adam(FALLING**round_ * rate) for name, rate in rates.items()})
         algorithm = with_steps(method, outer, 1 / (1 + spread / batch), batch)
         problem = Problem(
-            Unseen(shape, prior / n), Fitted(shape), rows, rows, x0=full,
+            Unseen(shape), Fitted(shape), rows, rows, x0=full,
             y0=jnp.asarray(coordinates(W), jnp.float32), project_x=Near(),
         )  # fmt: skip
         result = _quietly(
@@ -167,6 +170,13 @@ def learn(
         told.append({"penalty": float(n * np.exp(np.median(log_penalties(x)))), "warnings": result.warnings})
         counts, taken = counts + result.counts, taken + result.history[-1]["k"]
     return Learned(np.asarray(log_penalties(x), float) + np.log(n), taken, counts, {"rounds": told})
+
+
+def _filled(features: Any, rows: int) -> Any:
+    if not scipy.sparse.issparse(features):
+        return filled(features.astype(np.float32), rows)
+    more = scipy.sparse.csr_array((rows - features.shape[0], features.shape[1]), dtype=features.dtype)
+    return Rows.from_scipy(scipy.sparse.vstack([features, more], format="csr"))
 
 
 def most_curved(classes: int) -> float:
