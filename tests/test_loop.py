@@ -17,19 +17,6 @@ CASE = PROBLEM_CASES[0]
 PROBLEM = quadratic().problem
 
 
-@pytest.mark.parametrize("algorithm", METHOD_CASES, ids=str)
-def test_going_on_is_as_if_it_had_not_stopped(algorithm):
-    """Bit for bit, with what the loop remembers for eta="auto"; `steps` are those that are still to be taken."""
-    alg = algorithm.make(eta="auto")
-    whole = solve(CASE.problem, alg, CASE.x0, CASE.y0, steps=7, every=7)
-    first = solve(CASE.problem, alg, CASE.x0, CASE.y0, steps=3)
-    rest = solve(CASE.problem, alg, steps=4, state=first.state)
-    assert int(rest.state.k) == 7
-    jax.tree.map(np.testing.assert_array_equal, rest.state, whole.state)
-    assert first.counts + rest.counts == whole.counts
-    assert [row["k"] for row in rest.history] == [3, 4, 5, 6, 7]
-
-
 def test_going_on_from_a_state_of_iterate_and_with_a_start_beside_it():
     state = iterate(PROBLEM, MRBO(S=4, eta=0.2), steps=3).state
     whole = solve(PROBLEM, MRBO(S=4, eta=0.2), steps=5)

@@ -37,8 +37,14 @@ def without_time(history):
     "algorithm", [pytest.param(c, marks=() if c.name in QUICK else pytest.mark.slow) for c in METHOD_CASES], ids=str
 )
 def test_every_method_goes_on_bit_for_bit(algorithm, tmp_path):
+    """From a state, from what was written down, and when it is begun anew; with what the loop remembers for "auto"."""
     alg = algorithm.make(eta="auto")
     whole = solve(CASE.problem, alg, CASE.x0, CASE.y0, steps=17, every=5)
+    first = solve(CASE.problem, alg, CASE.x0, CASE.y0, steps=3)
+    rest = solve(CASE.problem, alg, steps=14, every=7, state=first.state)
+    assert [row["k"] for row in rest.history] == [3, 10, 17]
+    jax.tree.map(np.testing.assert_array_equal, rest.state, whole.state)
+    assert first.counts + rest.counts == whole.counts
     for steps in (4, 11, 17):
         parts = solve(CASE.problem, alg, CASE.x0, CASE.y0, steps=steps, every=5, checkpoint_dir=tmp_path)
     jax.tree.map(np.testing.assert_array_equal, parts.state, whole.state)
