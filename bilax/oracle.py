@@ -56,6 +56,13 @@ def _random(name: str) -> Callable[..., Any]:
     return refuse
 
 
+def _unpaired(*_: Any, **__: Any) -> Any:
+    raise TypeError(
+        "the method draws blocks of each level apart, and the problem is paired; choose one that draws batches, such "
+        "as soba, aid-cg or mrbo."
+    )
+
+
 class Oracle(NamedTuple):
     """All that a stochastic bilevel method may ask for; its calls are what the paper's Table 1 counts.
 
@@ -86,6 +93,8 @@ class Oracle(NamedTuple):
       step_hvp_G: ``hvp_G`` as it is, where that is damped or approximate.
       size_F: the number of outer samples; None: not known.
       size_G: the number of inner samples; None: not known.
+      start_y: ``x -> y``, from which y starts anew in every step; None: it goes on from where it is.
+      paired: whether all batches of one size in a step are of the same samples.
     """
 
     draw_F: Callable[..., PyTree]
@@ -112,6 +121,8 @@ class Oracle(NamedTuple):
     step_hvp_G: Callable[..., Any] = _missing("step_hvp_G")
     size_F: int | None = None
     size_G: int | None = None
+    start_y: Callable[[PyTree], PyTree] | None = None
+    paired: bool = False
 
 
 def make_oracle(problem: Problem, sampler: str | Sampler = "iid") -> Oracle:
@@ -189,8 +200,10 @@ class TracedProblem:
         project_y = like("project_y", self.functions.project_y)
         if project_y is not unconstrained:
             products, tangent = on_the_set(products, jax.grad(G, argnums=1), project_y)
+        if (frozen := self.functions.frozen_y) is not None:
+            tangent = frozen.off(tangent)
         n_F, n_G = size_of(self.outer_data), size_of(self.inner_data)
-        keyed_F, keyed_G = self.functions.keyed
+        (keyed_F, keyed_G), paired = self.functions.keyed, self.functions.paired
         exact = getattr(self.functions.second_derivatives, "exact", None)
         return Oracle(
             draw_F=Draw(self._sampler(self.outer_data), self.outer_data, keyed_F),
@@ -210,11 +223,13 @@ class TracedProblem:
             numbers_G=partial(sample_numbers, self._sampler(self.inner_data), n_G, self.inner_numbers),
             mean_F=_random("outer_loss") if keyed_F else partial(exact_mean, self.outer_data),
             mean_G=_random("inner_loss") if keyed_G else partial(exact_mean, self.inner_data),
-            blocks_F=_random("outer_loss") if keyed_F else partial(Blocks, self.outer_data),
-            blocks_G=_random("inner_loss") if keyed_G else partial(Blocks, self.inner_data),
+            blocks_F=_unpaired if paired else _random("outer_loss") if keyed_F else partial(Blocks, self.outer_data),
+            blocks_G=_unpaired if paired else _random("inner_loss") if keyed_G else partial(Blocks, self.inner_data),
             step_hvp_G=products.hvp if exact is None else exact(G).hvp,
             size_F=n_F,
             size_G=n_G,
+            start_y=self.functions.start_y,
+            paired=paired,
         )
 
 

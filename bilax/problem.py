@@ -49,7 +49,8 @@ class Problem:
         they are larger than the memory. None, if the loss has no data: its batch is None.
       inner_data: likewise, for the inner loss.
       x0: where x starts, unless `solve` is told otherwise.
-      y0: where y starts, likewise.
+      y0: where y starts, likewise. Or a function of x, from which y starts anew in every step: a cold start, for
+        methods with an inner loop (aid-cg, aid-fp, bsa, pzobo, reverse, stocbio). Reverse differentiates it as well.
       metrics: ``metrics(x, y) -> {name: number}``, measured between chunks, never timed.
       project_x: projection onto the convex set that x is kept in, such as those of ``optax.projections``; any function
         from a pytree to one like it.
@@ -61,6 +62,11 @@ class Problem:
         positive definite.
       damping: a number >= 0 that is added to the diagonal of the inner Hessian wherever a linear system with it is
         solved: where the inner loss is not strongly convex, such as that of a network. It biases the hypergradient.
+      frozen_x: which parts of x stay as they are: True and False in a pytree like x, or for whole parts of it. (An
+        optimiser that moves without a gradient, as weight decay does, needs a mask of its own.)
+      frozen_y: likewise for y: the inner problem is that of the other parts.
+      paired: sample i of one level belongs to sample i of the other, as where each is a task: all batches of one size
+        in a step are of the same samples.
       prepare: ``prepare(batch) -> batch``, traced in front of both losses, e.g. from the small integers that the data
         are kept as (a quarter of the bytes to keep, and to gather) to the floating numbers that the losses expect.
       check_finite: refuse data that hold NaN or infinity, and say where. Turn it off if your losses leave them out.
@@ -89,6 +95,9 @@ class Problem:
     check_finite: bool = True
     prepare: Callable[[PyTree], PyTree] | None = None
     damping: float = 0.0
+    frozen_x: PyTree = None
+    frozen_y: PyTree = None
+    paired: bool = False
 
     def __post_init__(self):
         for name in ("outer_loss", "inner_loss"):
@@ -108,12 +117,21 @@ class Problem:
             raise unknown("way to take second derivatives", str(way), WAYS)
         if isinstance(self.damping, (bool, str)) or not 0 <= float(self.damping) < float("inf"):
             raise ValueError(f"damping must be a finite number >= 0; got {self.damping!r}.")
-        if not isinstance(self.check_finite, bool):
-            raise TypeError(f"check_finite must be True or False; got {self.check_finite!r}.")
+        for name in ("check_finite", "paired"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be True or False; got {getattr(self, name)!r}.")
+        for name in ("frozen_x", "frozen_y"):
+            if not all(isinstance(leaf, (bool, np.bool_)) for leaf in jax.tree.leaves(getattr(self, name))):
+                raise TypeError(f"{name} must hold True and False, one for each part; got {getattr(self, name)!r}.")
         for name in ("outer_data", "inner_data"):
             object.__setattr__(self, name, _as_data(name, getattr(self, name)))
             if self.check_finite and not isinstance(getattr(self, name), Stored):
                 _refuse_non_finite(name, getattr(self, name), "set check_finite=False if the losses leave it out")
+        if self.paired and self.outer_size != self.inner_size:
+            raise ValueError(
+                f"paired=True: sample i of one level belongs to sample i of the other, so there must be as many; "
+                f"outer_data has {self.outer_size:,} and inner_data {self.inner_size:,}."
+            )
         for name in ("x0", "y0"):
             kept = jax.tree.map(lambda z: z.copy() if isinstance(z, np.ndarray) else z, getattr(self, name))
             object.__setattr__(self, name, kept)
@@ -130,10 +148,20 @@ class Problem:
         )
         if isinstance(way, GaussNewton):
             way = replace(way, arguments=of_G)
+        frozen_x, frozen_y = Mask.of("frozen_x", self.frozen_x), Mask.of("frozen_y", self.frozen_y)
+        if frozen_x is not None or frozen_y is not None:
+            F, G = Held(F, frozen_x, frozen_y), Held(G, frozen_x, frozen_y)
+            if isinstance(way, GaussNewton):
+                way = replace(
+                    way, outputs=Held(way.outputs, frozen_x, frozen_y), loss=Held(way.loss, frozen_x, frozen_y)
+                )
         if self.damping:
             way = Damped(way, float(self.damping))
         F, G = (loss if of == Arguments() else OfDraw(loss, of) for loss, of in ((F, of_F), (G, of_G)))
-        return Functions(F, G, self.project_x, self.project_y, way, (of_F.keyed, of_G.keyed))
+        start_y = self.y0 if is_function(self.y0) else None
+        return Functions(
+            F, G, self.project_x, self.project_y, way, (of_F.keyed, of_G.keyed), start_y, self.paired, frozen_y
+        )
 
     @property
     def outer_size(self) -> int:
@@ -144,6 +172,48 @@ class Problem:
     def inner_size(self) -> int:
         """The number of inner samples."""
         return size_of(self.inner_data)
+
+
+def is_function(y0: PyTree) -> bool:
+    """Tell a function from a network, which may be called, too, but is made of arrays."""
+    return callable(y0) and jax.tree.leaves(y0) == [y0]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which parts of a variable are held as they are; a pytree of True and False, in a form that can be hashed."""
+
+    name: str
+    structure: Any
+    held: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, name: str, tree: PyTree) -> "Mask | None":
+        leaves, structure = jax.tree.flatten(tree)
+        return cls(name, structure, tuple(bool(leaf) for leaf in leaves)) if any(leaves) else None
+
+    def __call__(self, z: PyTree, hold: Callable[[jax.Array], jax.Array] = jax.lax.stop_gradient) -> PyTree:
+        try:
+            held = jax.tree.broadcast(self.structure.unflatten(self.held), z)
+        except ValueError as error:
+            raise TypeError(f"{self.name} must be a pytree like the variable, or like the top of it: {error}") from None
+        return jax.tree.map(lambda held, leaf: hold(leaf) if held else leaf, held, z)
+
+    def off(self, tangent: Callable[..., PyTree]) -> Callable[..., PyTree]:
+        """Return the part of a direction along which y can move, without those that are held."""
+        return lambda x, y, zeta, r: tangent(x, y, zeta, self(r, jnp.zeros_like))
+
+
+@dataclass(frozen=True)
+class Held:
+    """A function of x, y and more, without derivatives along the parts that are held."""
+
+    of: Callable[..., PyTree]
+    x: Mask | None
+    y: Mask | None
+
+    def __call__(self, x: PyTree, y: PyTree, *others: Any) -> PyTree:
+        return self.of(x if self.x is None else self.x(x), y if self.y is None else self.y(y), *others)
 
 
 class Drawn(NamedTuple):
@@ -199,6 +269,9 @@ class Functions(NamedTuple):
     project_y: Projection
     second_derivatives: SecondDerivatives
     keyed: tuple[bool, bool] = (False, False)  # whether F and G take a key
+    start_y: Callable[[PyTree], PyTree] | None = None  # where y starts anew, in every step
+    paired: bool = False  # whether all batches of a step are of the same samples
+    frozen_y: Mask | None = None
 
 
 def _as_data(name: str, data: PyTree) -> PyTree:

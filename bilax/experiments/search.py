@@ -22,7 +22,7 @@ from bilax.numerics.platforms import Jitted
 from bilax.oracle import Traced, traced
 from bilax.problem import Problem
 from bilax.running import keeping, loop
-from bilax.running.checks import first_state
+from bilax.running.checks import first_state, starting_point
 from bilax.running.solve import solve
 from bilax.running.sweep import groups_of, on_every_core, one_program
 from bilax.sampling import keys
@@ -70,7 +70,7 @@ def search(
     states = [first_state(problem, parts, candidate, None, None) for candidate in candidates]
     start = [(s, loop.fresh_memory(c, s), jnp.ones((), bool)) for c, s in zip(candidates, states, strict=True)]
     reached = [list(start) for _ in seeds]
-    identity = keeping.identity(candidates, seeds[0], sampler, parts, (problem.x0, problem.y0))
+    identity = keeping.identity(candidates, seeds[0], sampler, parts, starting_point(problem, None, None))
     kept = _Kept(checkpoint, identity | {"steps": steps, "rungs": rungs, "lanes": lanes, "seeds": list(seeds)})
     reached, at = kept.load(reached)
     best = {int(i): Trial(candidates[int(i)], *facts) for i, facts in at["best"].items()}

@@ -82,6 +82,8 @@ def hypergrad(
         return backward(carry, points, block), None
 
     (h, p, _), _ = jax.lax.scan(through_block, carry, (starts, blocks), reverse=True)
+    if oracle.start_y is not None and last == T:
+        h = axpy(1, jax.vjp(oracle.start_y, x)[1](p)[0], h)
     residual = ratio(norm(p), norm(F_y))
     return Unrolled(Estimate(h, jnp.zeros_like(residual), residual), y, memory, u)
 

@@ -12,7 +12,7 @@ from bilax.algorithms.protocol import Algorithm
 from bilax.numerics.memory import bytes_of, refuse_if_too_large
 from bilax.numerics.signatures import check_function
 from bilax.oracle import Oracle, Traced, TracedProblem, like, traced
-from bilax.problem import Problem, as_variable
+from bilax.problem import Problem, as_variable, is_function
 from bilax.running.accounting import Account
 from bilax.sampling.samplers import full
 from bilax.sampling.stored import bytes_per_sample
@@ -88,7 +88,8 @@ def check_state(algorithm: Any, state: Any) -> None:
 def starting_point(problem: Problem | Oracle, x0: PyTree, y0: PyTree) -> tuple[PyTree, PyTree]:
     """Return where to start: in the sets that x and y are kept in, if there are any."""
     x0 = as_variable("x0", getattr(problem, "x0", None) if x0 is None else x0)
-    y0 = as_variable("y0", getattr(problem, "y0", None) if y0 is None else y0)
+    y0 = getattr(problem, "y0", None) if y0 is None else y0
+    y0 = as_variable("y0", y0(x0) if is_function(y0) else y0)
     project_x, project_y = (like(name, getattr(problem, name)) for name in ("project_x", "project_y"))
     return project_x(x0), project_y(y0)
 

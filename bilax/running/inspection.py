@@ -18,7 +18,7 @@ from bilax.numerics.second_derivatives import (
     reverse_over_reverse,
 )
 from bilax.numerics.tree import axpy, norm
-from bilax.oracle import Oracle, Traced, TracedProblem, everywhere
+from bilax.oracle import Oracle, Traced, TracedProblem
 from bilax.problem import unconstrained
 from bilax.sampling import keys
 from bilax.sampling.passes import exact_mean
@@ -143,10 +143,11 @@ def whole(problem: Traced) -> Oracle:
     def mean_of(mean, fn):
         return lambda x, y, _, *r: mean(lambda batch: fn(x, y, batch, *r))
 
-    grad_G, tangent = mean_of(mean_G, oracle.grad_G), everywhere
+    grad_G, tangent = mean_of(mean_G, oracle.grad_G), oracle.tangent
     products = Products(*(mean_of(mean_G, fn) for fn in products))
     if isinstance(problem, TracedProblem) and oracle.project_y is not unconstrained:
         products, tangent = on_the_set(products, grad_G, oracle.project_y)
+        tangent = tangent if problem.functions.frozen_y is None else problem.functions.frozen_y.off(tangent)
     return oracle._replace(
         grad_F=mean_of(mean_F, oracle.grad_F),
         grad_G=grad_G,

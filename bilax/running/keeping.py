@@ -101,7 +101,7 @@ def identity(algorithm: Any, seed: int, sampler: Any, problem: Traced, start: Py
         "optimisers": [fingerprint(step) for step in steps],
         "seed": seed,
         "sampler": given,
-        "losses and projections": [fingerprint(part) for part in code[:4]],
+        "losses and projections": [fingerprint(part) for part in (*code[:4], *code[6:])],
         "data and start": _digest((start, data)),
     }
 

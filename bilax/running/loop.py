@@ -17,7 +17,7 @@ from bilax.hyperparameters import Auto, names_of, with_values
 from bilax.numerics.layout import Turned, turn, turn_back
 from bilax.numerics.platforms import Jitted, on_cpu
 from bilax.numerics.tree import where
-from bilax.optimisers import Optimiser
+from bilax.optimisers import Optimiser, start
 from bilax.oracle import KINDS, Counts, Oracle, Traced, TracedProblem
 from bilax.sampling import keys
 from bilax.types import Key, PyTree, Scalar
@@ -102,11 +102,39 @@ def move(oracle: Oracle, algorithm: Algorithm, key: Key, state: Any, memory: Mem
         assert curvature is not None
         eta = auto_eta.safe_eta(curvature, getattr(algorithm, name).fraction)
         algorithm = with_values(algorithm, **{name: eta})
+    if oracle.paired:
+        oracle = _paired(oracle, key)
+    if oracle.start_y is not None:
+        state = _started_anew(oracle.start_y, algorithm, state)
     state, info = algorithm.step(oracle, key, state)
     info = _canonical(info)
     if curvature is not None:
         curvature = auto_eta.after_series(curvature, info.own.get("growth", 0.0))
     return state, Memory(curvature, memory.estimated | (info.norm_v > 0)), info
+
+
+def _paired(oracle: Oracle, key: Key) -> Oracle:
+    """Return an oracle whose batches of one size are all of the same samples."""
+
+    def same(draw: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda _, size: draw(key, size)
+
+    drawing = ("draw_F", "draw_G", "numbers_F", "numbers_G")
+    return oracle._replace(**{name: same(getattr(oracle, name)) for name in drawing})
+
+
+def _started_anew(start_y: Callable[[PyTree], PyTree], algorithm: Algorithm, state: Any) -> Any:
+    """Return the state with y, and what its optimiser remembers, as at the start."""
+    steps = names_of("inner_step", algorithm)
+    loops = any(hasattr(algorithm, name) for name in ("D", "N", "T"))
+    if not loops or len(steps) != 1 or set(state._fields) - {"k", "x", "y", "x_memory", "y_memory"}:
+        raise ValueError(
+            f"y0 is a function of x, from which y starts anew in every step, and {type(algorithm).__name__} carries "
+            "more than x and y from step to step, or has no inner loop; take aid-cg, aid-fp, bsa, pzobo, reverse or "
+            "stocbio, or set y0=y0(x0) to begin with it."
+        )
+    y = start_y(state.x)
+    return state._replace(y=y, y_memory=start(getattr(algorithm, steps[0]), y))
 
 
 def _probing(key: Key) -> Key:
@@ -124,7 +152,7 @@ def arranged(problem: Traced, algorithm: Algorithm, state: Any, memory: Memory) 
     plain = not any(isinstance(getattr(algorithm, name), Optimiser) for name in names_of("inner_step", algorithm))
     if not (isinstance(problem, TracedProblem) and own and plain and on_cpu()):
         return problem, state, memory
-    found = problem.ways(state.x, state.y)
+    found = problem.ways(state.x, state.y) if problem.functions.start_y is None else ()
     if not any(found):
         return problem, state, memory
     problem = problem.turned()
