@@ -1,5 +1,6 @@
 """The measured Table 1: its arithmetic on known numbers, and a tiny run."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -172,3 +173,21 @@ def test_verdicts():
     assert row(1.9, 1.8, 2.0).verdict() == "larger than proven"
     assert row(1.9, 1.8, 2.0, None).verdict() == "nothing proven"
     assert row(np.nan, np.nan, np.nan).verdict() == "not reached"
+
+
+def test_the_page_shows_the_stored_rows():
+    stored = json.loads((DOCS / "measured" / "table1.json").read_text())
+    page = (DOCS / "table1.md").read_text()
+    rows = [table1.read(row) for row in stored["rows"]]
+    assert tuple(stored["targets"]) == table1.TARGETS
+    assert [row.method for row in rows] == [n for n, m in bilax.ALGORITHMS.items() if m.about.scaling is not None]
+    assert table1.markdown(rows) in page
+    assert f"commit {stored['commit'][:7]}" in page
+    for eps, names in table1.fewer(rows):
+        assert f"- {eps:g}: {', '.join(names)}" in page
+    for row in rows:  # one slope stands for all kinds of calls, but for the gradients of a first pass over all data
+        if row.method == "saba":
+            assert f"its products grow by {row.slope['HV']:.2f}" in page
+            continue
+        slopes = [slope for slope in row.slope.values() if np.isfinite(slope)]
+        assert max(slopes) - min(slopes) < 0.05, row.method
