@@ -309,7 +309,7 @@ ALGORITHM_CASES = [
             name,
             _merge(bilax.F2SA, gamma=0.1, beta=0.3, nu=0.2, c=0.2, T=3, S=5, P=P),
             written(transcript_f2sa.f2sa, points_then_two, named("gamma", "nu", "c", "T", "P", eta="beta")),
-            (bilax.F2SA(gamma=0.02, beta=0.3, nu=nu, T=10, S=4096, P=P), 800),
+            (bilax.F2SA(gamma=0.02, beta=0.3, nu=nu, T=10, S=1024, P=P), 800),
             biased=biased,
         )
         for name, P, nu, biased in (
