@@ -2,8 +2,8 @@
 
 python benchmarks/show.py [FOLDER] [--page]
 
-With ``--page``, what was measured is kept in docs/measured, and the tables of docs/performance.md and docs/scale.md are
-written from it.
+With ``--page``, what was measured is kept in docs/measured, and the tables of docs/performance.md, docs/scale.md and
+docs/networks.md are written from it.
 """
 
 import argparse
@@ -172,6 +172,14 @@ def _blocks(facts):
     )
 
 
+def _unrolling(facts):
+    ours, plain = (facts["table"][name] for name in ("bilax", "plain"))
+    rows = [[name, f"{row['ms']:.0f}", f"{row['MB']:.1f}"] for name, row in facts["table"].items()]
+    rows.append(["ratio", f"{ours['ms'] / plain['ms']:.2f}", f"{ours['MB'] / plain['MB']:.2f}"])
+    said = f"The two hypergradients differ by {facts['difference']:.0e} of their length (float32)."
+    return _table(["", "ms", "MB"], rows) + f"\n\n{said}"
+
+
 # Marker on the page -> the file that was measured, and how it becomes a table.
 TABLES = {
     "peer": ("peer", _peer),
@@ -185,7 +193,8 @@ TABLES = {
     "compilation": ("startup", _compilation),
 }
 OF_SCALE = {"devices": ("devices", _measuring), "streaming": ("streaming", _measuring)}
-PAGES = {"performance.md": TABLES, "scale.md": OF_SCALE}
+OF_NETWORKS = {"unrolling": ("unrolling", _unrolling)}
+PAGES = {"performance.md": TABLES, "scale.md": OF_SCALE, "networks.md": OF_NETWORKS}
 
 
 def filled(page, folder, tables=TABLES):
