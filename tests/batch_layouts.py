@@ -46,8 +46,8 @@ def two(draws: list) -> Batches:
 def loop_outer_loop(T: int, draws: list) -> Batches:
     """T inner batches for y, the outer batch, T inner batches for v, one more."""
     assert [level for level, _ in draws] == ["G"] * T + ["F"] + ["G"] * (T + 1)
-    numbers = [numbers(batch) for _, batch in draws]
-    return Batches(B_y=numbers[:T], B_F=numbers[T], B_v=numbers[T + 1 : -1], B_G=numbers[-1])
+    found = [numbers(batch) for _, batch in draws]
+    return Batches(B_y=found[:T], B_F=found[T], B_v=found[T + 1 : -1], B_G=found[-1])
 
 
 def five(draws: list) -> Batches:
