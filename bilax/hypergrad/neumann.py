@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bilax.numerics.tree import axpy, mean, norm, real, scale, size, vdot
+from bilax.numerics.tree import axpy, mean, norm, real, scale, size
 from bilax.oracle import Counts, Oracle, each_batch
 from bilax.sampling.stored import take
 from bilax.types import Key, PyTree, Scalar
@@ -55,15 +55,21 @@ class Seen(NamedTuple):
         return cls(jnp.zeros_like(like), no, no)
 
     def after(self, r: PyTree, r_next: PyTree, before: jax.Array, after: jax.Array) -> "Seen":
-        """Add a step from r to r_next = r - eta H r, of these norms: r' r_next > r' r says that r' H r < 0."""
+        """Add a step from r to r_next = r - eta H r, of these norms; r' (r_next - r) > 0 says that r' H r < 0."""
         grown = ratio(after, before)
-        negative = grew(grown) & (vdot(r, r_next) > before**2)
+        negative = grew(grown) & (_along(r, r_next) > 0)
         in_the_end = jnp.where(grew(grown), negative, self.in_the_end)
         return Seen(jnp.maximum(self.largest, jnp.where(negative, 0, grown)), self.negative | negative, in_the_end)
 
     @property
     def growth(self) -> jax.Array:
         return jnp.where(self.in_the_end, 0, self.largest)
+
+
+def _along(r: PyTree, r_next: PyTree) -> jax.Array:
+    """Return r' (r_next - r), as a sum that the compiler takes together with the norms."""
+    products = jax.tree.map(lambda a, b: jnp.sum(real(a) * (real(b) - real(a))), r, r_next)
+    return sum(jax.tree.leaves(products), jnp.zeros(()))
 
 
 def draw(oracle: Oracle, key: Key, S: int, Q: int) -> Batches:
