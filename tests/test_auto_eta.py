@@ -6,11 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 from real_data import needs_data
 
 import bilax
-from bilax import MRBO, SEMA, VRBO, Doubtful, Problem, StocBiO, UnsafeEta, iterate, solve
+from bilax import MRBO, SEMA, VRBO, Problem, UnsafeEta, iterate, solve
 from bilax.datasets import digits
 from bilax.hypergrad import auto_eta, neumann
 from bilax.oracle import make_oracle
@@ -212,10 +211,8 @@ def test_auto_warns_if_it_cannot_help():
         np.ones(8),
         np.ones(8),
     )
-    with pytest.warns(Doubtful, match="met negative curvature at 20 of 20 measurements"):
+    with pytest.warns(UnsafeEta, match="not convex in y"):
         solve(saddle, MRBO(gamma=0.01, lam=0.01, S=4), 1.0, jnp.ones(2), steps=20)
-    with pytest.warns(Doubtful, match="1 of 1 runs met negative curvature"):
-        iterate(saddle, MRBO(gamma=0.01, lam=0.01, S=4), 1.0, jnp.ones(2), steps=20)
 
 
 @pytest.mark.slow
@@ -283,25 +280,3 @@ def test_nan_counts_as_growth():
     assert np.isnan(neumann.ratio(jnp.nan, jnp.array(1.0)))
     assert np.isnan(neumann.ratio(jnp.array(1.0), jnp.array(jnp.nan)))
     assert neumann.ratio(jnp.array(0.0), jnp.array(0.0)) == 0
-
-
-@pytest.mark.parametrize(
-    "algorithm", [MRBO(gamma=0.01, lam=0.05, S=32, Q=5), StocBiO(alpha=0.02, beta=0.01, S=32, Q=5)]
-)
-def test_a_saddle_does_not_lower_eta(algorithm):
-    """A network of two linear layers, from near 0: residuals grow along negative curvature, whatever eta is."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 5))
-    data = {"X": X, "t": X @ rng.normal(size=5)}
-    error = lambda y, b: jnp.mean((b["X"] @ y["A"] @ y["B"] - b["t"]) ** 2)
-    inner = lambda x, y, b: error(y, b) + 1e-3 * jnp.exp(x) * (jnp.sum(y["A"] ** 2) + jnp.sum(y["B"] ** 2))
-    y0 = {"A": 0.01 * rng.normal(size=(5, 8)), "B": 0.01 * rng.normal(size=8)}
-    problem = Problem(lambda x, y, b: error(y, b), inner, data, data, x0=jnp.zeros(()), y0=y0)
-    start = solve(problem, algorithm, steps=3, every=1)
-    assert start.history[1]["negative_curvature"] == 1
-    result = solve(problem, algorithm, steps=400, every=40)
-    assert result.history[-1]["negative_curvature"] == 0
-    H = jax.hessian(lambda y: inner(result.x, unravel(y), data))
-    flat, unravel = ravel_pytree(result.y)
-    L = np.linalg.eigvalsh(jax.jit(H)(flat)).max()
-    assert 0.2 / L < result.history[-1]["eta"] < 1 / L

@@ -179,7 +179,7 @@ def test_an_indefinite_hessian_gives_a_warning_whatever_the_estimator():
     for method in (Exact(), ConjugateGradient()):
         with pytest.warns(Doubtful, match="of the right-hand side of the linear system is left"):
             assert not hypergradient(saddle, saddle.x0, saddle.y0, method).residual < 0.99
-    with pytest.warns(Doubtful, match="Neumann met a direction of negative curvature"):
+    with pytest.warns(UnsafeEta, match="the series grew, by a factor of"):
         hypergradient(saddle, saddle.x0, saddle.y0, Neumann())
     with pytest.warns(UnsafeEta, match="the series grew, by a factor of 19"):
         hypergradient(problem([1.0, 2.0]), saddle.x0, saddle.y0, Neumann(eta=10.0))

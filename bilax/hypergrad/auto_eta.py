@@ -7,8 +7,7 @@ it is measured again
 
 - when x or y has moved by more than about a fifth of its norm since the last measurement, and more steps have passed
   since then than before it (so the measurements get rarer and cost little in the long run), or
-- when the last series grew; L is then at least (1 + growth)/eta, whatever power iteration finds. Growth along negative
-  curvature, as near a saddle, does not count: a smaller eta would not mend it.
+- when the last series grew; L is then at least (1 + growth)/eta, whatever power iteration finds.
 
 All measurements together take at most a twentieth of the calls of a run of 1,000 steps or more: one is as thorough as
 half of that allows, and all but the first wait until they can be afforded. A series that grows still raises L.

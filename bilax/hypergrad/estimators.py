@@ -101,8 +101,8 @@ def _check(method: Estimator, estimate: Estimate) -> None:
         )
     elif estimate.negative:
         Doubts().add(
-            f"{name} met a direction of negative curvature, with {residual:.4g} of the right-hand side left: "
-            "the inner loss is not convex at this y, so the estimate cannot be trusted. Problem(damping=...) or "
+            f"{name} met a direction of negative curvature and stopped with {residual:.4g} of the right-hand side "
+            "left: the inner loss is not convex at this y, so the estimate cannot be trusted. Problem(damping=...) or "
             "Problem(second_derivatives=bilax.GaussNewton(...)) make the system positive definite."
         )
     elif not residual <= getattr(method, "solved", UNSOLVED):

@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from bilax.hypergrad.neumann import Estimate, Seen, ratio
-from bilax.numerics.tree import axpy, norm, scale, where, zeros_like
+from bilax.hypergrad.neumann import Estimate, ratio
+from bilax.numerics.tree import axpy, norm, scale, zeros_like
 from bilax.oracle import Counts, Oracle
 from bilax.types import PyTree, Scalar
 
@@ -20,19 +20,18 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B_F: PyTree, B_G: PyTree, N:
     F_y = oracle.tangent(x, y, B_G, F_y)
 
     def once(carry, _):
-        v, r, before, seen = carry
+        v, before, growth = carry
         v_next = axpy(1, F_y, axpy(-eta, oracle.hvp_G(x, y, B_G, v), v))
-        r_next = axpy(-1, v, v_next)
-        change = norm(r_next)
+        change = norm(axpy(-1, v, v_next))
         # Once there is nothing left but rounding, it may well grow.
-        now = where(change <= rounding, seen, seen.after(r, r_next, before, change))
-        return (v_next, r_next, change, now), None
+        grown = jnp.where(change <= rounding, 0, ratio(change, before))
+        return (v_next, change, jnp.maximum(growth, grown)), None
 
-    none, nothing = jnp.zeros_like(norm(F_y)), zeros_like(F_y)
+    none = jnp.zeros_like(norm(F_y))
     rounding = jnp.finfo(none.dtype).eps ** 0.5 * norm(F_y)
-    (v, _, change, seen), _ = jax.lax.scan(once, (nothing, nothing, none, Seen.nothing(none)), length=N)
+    (v, change, growth), _ = jax.lax.scan(once, (zeros_like(F_y), none, none), length=N)
     value = axpy(-1, oracle.jvp_G(x, y, B_G, scale(eta, v)), F_x)
-    return Estimate(value, seen.growth, ratio(change, norm(F_y)), seen.negative)
+    return Estimate(value, growth, ratio(change, norm(F_y)))
 
 
 def cost(S: int, N: int) -> Counts:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bilax.numerics.tree import axpy, mean, norm, real, scale, size
+from bilax.numerics.tree import axpy, mean, norm, scale, size
 from bilax.oracle import Counts, Oracle, each_batch
 from bilax.sampling.stored import take
 from bilax.types import Key, PyTree, Scalar
@@ -27,49 +27,15 @@ class Estimate(NamedTuple):
 
     Attributes:
       value: the estimate, a pytree like x.
-      growth: the largest ratio of the norms of two residuals in turn; above 1 only if eta is too large. Where they grow
-        because the curvature is negative, which no smaller eta would mend, they are left out.
+      growth: the largest ratio of the norms of two residuals in turn; above 1 only if eta is too large.
       residual: the norm of the last residual over that of the first: what is left of the linear system.
-      negative: whether a direction of negative curvature was met.
+      negative: whether a direction of negative curvature was met, which ended the search.
     """
 
     value: PyTree
     growth: jax.Array
     residual: jax.Array
     negative: Any = False
-
-
-class Seen(NamedTuple):
-    """What was seen of a series: how much it grew, and whether that was along negative curvature.
-
-    Both kinds may be mixed at first. The one that makes it grow is soon all that is left: the last growth decides.
-    """
-
-    largest: jax.Array
-    negative: jax.Array  # at any time
-    in_the_end: jax.Array  # when it last grew
-
-    @classmethod
-    def nothing(cls, like: jax.Array) -> "Seen":
-        no = jnp.zeros((), bool)
-        return cls(jnp.zeros_like(like), no, no)
-
-    def after(self, r: PyTree, r_next: PyTree, before: jax.Array, after: jax.Array) -> "Seen":
-        """Add a step from r to r_next = r - eta H r, of these norms; r' (r_next - r) > 0 says that r' H r < 0."""
-        grown = ratio(after, before)
-        negative = grew(grown) & (_along(r, r_next) > 0)
-        in_the_end = jnp.where(grew(grown), negative, self.in_the_end)
-        return Seen(jnp.maximum(self.largest, jnp.where(negative, 0, grown)), self.negative | negative, in_the_end)
-
-    @property
-    def growth(self) -> jax.Array:
-        return jnp.where(self.in_the_end, 0, self.largest)
-
-
-def _along(r: PyTree, r_next: PyTree) -> jax.Array:
-    """Return r' (r_next - r), as a sum that the compiler takes together with the norms."""
-    products = jax.tree.map(lambda a, b: jnp.sum(real(a) * (real(b) - real(a))), r, r_next)
-    return sum(jax.tree.leaves(products), jnp.zeros(()))
 
 
 def draw(oracle: Oracle, key: Key, S: int, Q: int) -> Batches:
@@ -90,18 +56,18 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> 
     through, batch_of = each_batch(oracle.draw_G, B.H, B.S)
 
     def factor(carry, item):  # lines 3-6
-        r, total, before, seen = carry
+        r, total, before, growth = carry
         B_j = batch_of(item)
         r_next = axpy(-eta, oracle.hvp_G(x, y, B_j, r), r)
         after = norm(r_next)
-        return (r_next, axpy(1, r_next, total), after, seen.after(r, r_next, before, after)), None
+        return (r_next, axpy(1, r_next, total), after, jnp.maximum(growth, ratio(after, before))), None
 
     first = norm(r_0)
-    start = (r_0, r_0, first, Seen.nothing(first))
-    (_, total, last, seen), _ = jax.lax.scan(factor, start, through, unroll=B.H.shape[0] <= SHORT)
+    start = (r_0, r_0, first, jnp.zeros_like(first))
+    (_, total, last, growth), _ = jax.lax.scan(factor, start, through, unroll=B.H.shape[0] <= SHORT)
     M_Q = scale(eta, total)  # line 7
     value = axpy(-1, oracle.jvp_G(x, y, B.G, M_Q), F_x)  # line 8
-    return Estimate(value, seen.growth, ratio(last, first), seen.negative)
+    return Estimate(value, growth, ratio(last, first))
 
 
 def hypergrad_per_sample(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> Estimate:
@@ -121,20 +87,18 @@ def hypergrad_per_sample(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: 
         return hypergrad(single, x, y, B._replace(F=alone(B.F), G=alone(B.G)), eta)
 
     chains = jax.vmap(chain)(jnp.arange(S))
-    return Estimate(mean(chains.value), chains.growth.max(), chains.residual.mean(), chains.negative.any())
+    return Estimate(mean(chains.value), chains.growth.max(), chains.residual.mean())
 
 
 def with_larger_residuals(a: Estimate, b: Estimate) -> Estimate:
     """Return the first estimate with the larger growth and residual of the two."""
-    growth, residual = jnp.maximum(a.growth, b.growth), jnp.maximum(a.residual, b.residual)
-    return Estimate(a.value, growth, residual, a.negative | b.negative)
+    return Estimate(a.value, jnp.maximum(a.growth, b.growth), jnp.maximum(a.residual, b.residual))
 
 
 def told(estimate: Estimate, eta: Scalar) -> dict[str, Any]:
     """Return what a step tells of its series, in the `Info` of every method that has one."""
-    growth, negative = estimate.growth, real(estimate.negative)
-    found = {"eta": eta, "growth": growth, "diverging": grew(growth), "residual": estimate.residual}
-    return found | {"negative_curvature": negative}
+    growth = estimate.growth
+    return {"eta": eta, "growth": growth, "diverging": grew(growth), "residual": estimate.residual}
 
 
 def cost(S: int, Q: int) -> Counts:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bilax.hypergrad.neumann import Estimate, Seen, ratio
+from bilax.hypergrad.neumann import Estimate, ratio
 from bilax.numerics.tree import axpy, norm, scale, size
 from bilax.oracle import Counts, Oracle, each_batch
 from bilax.types import Key, PyTree, Scalar
@@ -40,16 +40,16 @@ def hypergrad(oracle: Oracle, x: PyTree, y: PyTree, B: Batches, eta: Scalar) -> 
     through, batch_of = each_batch(oracle.draw_G, B.H, B.S)
 
     def factor(i, carry):
-        r, before, seen = carry
+        r, before, growth = carry
         B_i = batch_of(jax.tree.map(lambda leaf: leaf[i], through))
         r_next = axpy(-eta, oracle.hvp_G(x, y, B_i, r), r)
         after = norm(r_next)
-        return r_next, after, seen.after(r, r_next, before, after)
+        return r_next, after, jnp.maximum(growth, ratio(after, before))
 
     first = norm(r_0)
-    r, last, seen = jax.lax.fori_loop(0, B.p, factor, (r_0, first, Seen.nothing(first)))
+    r, last, growth = jax.lax.fori_loop(0, B.p, factor, (r_0, first, jnp.zeros_like(first)))
     w = scale((B.H.shape[0] + 1) * eta, r)
-    return Estimate(axpy(-1, oracle.jvp_G(x, y, B.G, w), F_x), seen.growth, ratio(last, first), seen.negative)
+    return Estimate(axpy(-1, oracle.jvp_G(x, y, B.G, w), F_x), growth, ratio(last, first))
 
 
 def cost(S: int) -> Counts:

@@ -93,9 +93,7 @@ def _check_growth(doubts: Doubts, history: History, sizes: tuple[dict[str, float
 
 def _check_curvature(doubts: Doubts, history: History) -> None:
     """Warn if a method that looks at the curvature of the inner loss often found it negative, or made things worse."""
-    rows = [row for row in history[1:] if "negative_curvature" in row]
-    # A series that leaves more than all of it has too large an eta, which is told apart.
-    met = [(row["negative_curvature"], 0 if row.get("diverging") else row["residual"]) for row in rows]
+    met = [(row["negative_curvature"], row["residual"]) for row in history[1:] if "negative_curvature" in row]
     negative, worse = (sum(values) for values in zip(*((n > 0, r > 1) for n, r in met), strict=True)) if met else (0, 0)
     if 2 * max(negative, worse) <= len(met):
         return
@@ -151,14 +149,6 @@ def check_iterates(doubts: Doubts, info: Info, status: Outcome) -> None:
             doubts.add(
                 f"the series of {int(growing.sum())} of {code.size} runs still grew in the last step: the "
                 f'hypergradients cannot be trusted. Take eta="auto", or a smaller eta (the first: {_indices(growing)}).'
-            )
-    if "negative_curvature" in told:
-        negative = np.atleast_1d(np.asarray(told["negative_curvature"])[..., -1] > 0) & fine
-        if negative.any():
-            doubts.add(
-                f"in the last step, the linear system of {int(negative.sum())} of {code.size} runs met negative "
-                f"curvature (the first: {_indices(negative)}): the inner loss is not convex there, and the "
-                "hypergradients cannot be trusted. Problem(damping=...) makes the system positive definite."
             )
     if "residual" in told and np.asarray(told["residual"]).shape[-1] >= ENOUGH:
         least = np.atleast_1d(np.asarray(told["residual"]).min(-1))
