@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 from real_data import needs_data
 
 import bilax
-from bilax import MRBO, SEMA, VRBO, Problem, UnsafeEta, iterate, solve
+from bilax import MRBO, SEMA, VRBO, Problem, StocBiO, UnsafeEta, iterate, solve
 from bilax.datasets import digits
 from bilax.hypergrad import auto_eta, neumann
 from bilax.oracle import make_oracle
@@ -280,3 +281,23 @@ def test_nan_counts_as_growth():
     assert np.isnan(neumann.ratio(jnp.nan, jnp.array(1.0)))
     assert np.isnan(neumann.ratio(jnp.array(1.0), jnp.array(jnp.nan)))
     assert neumann.ratio(jnp.array(0.0), jnp.array(0.0)) == 0
+
+
+@pytest.mark.parametrize(
+    "algorithm", [MRBO(gamma=0.01, lam=0.05, S=32, Q=5), StocBiO(alpha=0.02, beta=0.01, S=32, Q=5)]
+)
+def test_a_saddle_does_not_make_eta_collapse(algorithm):
+    """A network of two linear layers, from near 0: residuals grow along negative curvature, whatever eta is."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 5))
+    data = {"X": X, "t": X @ rng.normal(size=5)}
+    error = lambda y, b: jnp.mean((b["X"] @ y["A"] @ y["B"] - b["t"]) ** 2)
+    inner = lambda x, y, b: error(y, b) + 1e-3 * jnp.exp(x) * (jnp.sum(y["A"] ** 2) + jnp.sum(y["B"] ** 2))
+    y0 = {"A": 0.01 * rng.normal(size=(5, 8)), "B": 0.01 * rng.normal(size=8)}
+    problem = Problem(lambda x, y, b: error(y, b), inner, data, data, x0=jnp.zeros(()), y0=y0)
+    with pytest.warns(UnsafeEta, match="the Neumann series grows"):
+        result = solve(problem, algorithm, steps=400, every=40)
+    flat, unravel = ravel_pytree(result.y)
+    H = jax.jit(jax.hessian(lambda y: inner(result.x, unravel(y), data)))(flat)
+    L = np.linalg.eigvalsh(H).max()
+    assert 0.2 / L < result.history[-1]["eta"] < 1 / L

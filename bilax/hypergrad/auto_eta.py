@@ -7,7 +7,8 @@ it is measured again
 
 - when x or y has moved by more than about a fifth of its norm since the last measurement, and more steps have passed
   since then than before it (so the measurements get rarer and cost little in the long run), or
-- when the last series grew; L is then at least (1 + growth)/eta, whatever power iteration finds.
+- when the last series grew; L is then at least (1 + growth)/eta, whatever power iteration finds, up to four times what
+  it found last: beyond that, no curvature that was measured explains it, and it is negative, as near a saddle.
 
 All measurements together take at most a twentieth of the calls of a run of 1,000 steps or more: one is as thorough as
 half of that allows, and all but the first wait until they can be afforded. A series that grows still raises L.
@@ -33,6 +34,7 @@ SAMPLES = 256
 MOVED = 0.2
 SUMS = 64
 PAUSE = 2
+EXPLAINED = 4.0  # times the L that was measured, at most, is L raised for series that grow
 LOOKS = 16  # at how far x and y have moved, while k doubles; looking at every step would cost more than measuring
 SHARE, LONG = 0.05, 1000  # of the work of so many steps, at least, may go into measurements
 
@@ -46,12 +48,14 @@ class Curvature(NamedTuple):
     k: jax.Array  # and when
     growth: jax.Array  # of the last series
     spent: jax.Array  # products with a batch so far, in all measurements
+    measured: jax.Array  # by power iteration, the last time
 
 
 def unmeasured(x0: PyTree, y0: PyTree) -> Curvature:
     infinite = jnp.array(jnp.inf, norm(y0).dtype)  # an infinite growth asks for a measurement
     never = jnp.zeros((), jnp.int32)
-    return Curvature(jnp.zeros_like(infinite), _sketch(x0), _sketch(y0), never, infinite, jnp.zeros((), float))
+    none = jnp.zeros_like(infinite)
+    return Curvature(none, _sketch(x0), _sketch(y0), never, infinite, jnp.zeros((), float), none)
 
 
 def update(
@@ -73,6 +77,7 @@ def update(
     affordable, looking = _affordable(last, k, runs, work), _looking(last, k)
     may_be_due = (grew(last.growth) | looking) & (affordable | jnp.isinf(last.growth))
     at_least = jnp.where(jnp.isfinite(last.growth), (1 + last.growth) * last.L / fraction, 0)
+    at_least = jnp.minimum(at_least, jnp.maximum(last.L, EXPLAINED * last.measured))
     at_least = jnp.where(grew(last.growth), at_least, 0).astype(last.L.dtype)
 
     def keep():
@@ -86,7 +91,7 @@ def update(
             L, samples = largest_eigenvalue(oracle, key, x, y, S, runs=runs)
             now = jnp.asarray(k, jnp.int32)
             here = jnp.maximum(L, at_least), _sketch(x), _sketch(y)
-            measured = Curvature(*here, now, last.growth, last.spent + float(ITERATIONS * runs))
+            measured = Curvature(*here, now, last.growth, last.spent + float(ITERATIONS * runs), L)
             return where(_this_run(due), (measured, jnp.full((), ITERATIONS * samples, jnp.int32)), keep())
 
         return jax.lax.cond(_any_run(due), measure, keep)
