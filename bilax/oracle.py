@@ -304,6 +304,16 @@ def traced(problem: Problem | Oracle, sampler: str | Sampler) -> Traced:
     return TracedProblem(problem.functions, sampler, outer, inner, outer_numbers, inner_numbers)
 
 
+def with_one_draw(oracle: Oracle, key: Any) -> Oracle:
+    """Return an oracle whose batches of one size are all of the same samples, as a paired problem wants it."""
+
+    def same(draw: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda _, size: draw(key, size)
+
+    drawing = ("draw_F", "draw_G", "numbers_F", "numbers_G")
+    return oracle._replace(**{name: same(getattr(oracle, name)) for name in drawing})
+
+
 def at_two_points(fn: Callable[..., T], new: tuple, old: tuple) -> tuple[T, T]:
     """Return ``(fn(*new), fn(*old))``, evaluated together.
 

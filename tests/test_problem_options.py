@@ -11,6 +11,7 @@ from cases import METHOD_CASES
 
 import bilax
 from bilax import Problem, iterate, make_oracle, solve
+from bilax.oracle import with_one_draw
 from bilax.problem import is_function
 from bilax.running import loop
 from bilax.sampling import keys
@@ -180,6 +181,19 @@ def test_paired_batches_are_of_the_same_samples(algorithm, sampler):
             seen.append({tuple(np.asarray(batch["number"])) for _, batch in drawn.take()})
     assert [len(batches) for batches in seen] == [1, 1, 1]
     assert len(set.union(*seen)) == 3
+
+
+def test_a_hypergradient_is_paired_too_and_takes_y_as_it_is():
+    method, key = bilax.hypergrad.Exact(S=5), keys.at(keys.root(0), 0)
+    found = bilax.hypergradient(replace(PROBLEM, paired=True), X0, Y0, method, sampler="iid").value
+    expected = method.estimate(with_one_draw(make_oracle(PROBLEM), key), key, X0, Y0).value
+    apart = bilax.hypergradient(PROBLEM, X0, Y0, method, sampler="iid").value
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), found, expected)
+    assert abs(found["c"] - apart["c"]) > 1e-6
+    one, other = (
+        bilax.hypergradient(p, X0, Y0, bilax.hypergrad.Unrolled(T=3), sampler="full").value for p in (COLD, PROBLEM)
+    )
+    jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
 def test_what_cannot_be_paired_says_so():

@@ -32,7 +32,7 @@ from bilax.hyperparameters import (
     switch,
 )
 from bilax.optimisers import Step, start
-from bilax.oracle import Oracle, Traced, traced
+from bilax.oracle import Oracle, Traced, traced, with_one_draw
 from bilax.problem import Problem, as_variable
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
@@ -116,7 +116,8 @@ def _check(method: Estimator, estimate: Estimate) -> None:
 
 @jax.jit
 def _estimate(problem: Traced, method: Estimator, key: Key, x: PyTree, y: PyTree) -> Estimate:
-    return method.estimate(problem.oracle(), key, x, y)
+    oracle = problem.oracle()._replace(start_y=None)  # y is given
+    return method.estimate(with_one_draw(oracle, key) if oracle.paired else oracle, key, x, y)
 
 
 @final

@@ -18,7 +18,7 @@ from bilax.numerics.layout import Turned, turn, turn_back
 from bilax.numerics.platforms import Jitted, on_cpu
 from bilax.numerics.tree import where
 from bilax.optimisers import Optimiser, start
-from bilax.oracle import KINDS, Counts, Oracle, Traced, TracedProblem
+from bilax.oracle import KINDS, Counts, Oracle, Traced, TracedProblem, with_one_draw
 from bilax.sampling import keys
 from bilax.types import Key, PyTree, Scalar
 
@@ -103,7 +103,7 @@ def move(oracle: Oracle, algorithm: Algorithm, key: Key, state: Any, memory: Mem
         eta = auto_eta.safe_eta(curvature, getattr(algorithm, name).fraction)
         algorithm = with_values(algorithm, **{name: eta})
     if oracle.paired:
-        oracle = _paired(oracle, key)
+        oracle = with_one_draw(oracle, key)
     if oracle.start_y is not None:
         state = _started_anew(oracle.start_y, algorithm, state)
     state, info = algorithm.step(oracle, key, state)
@@ -111,16 +111,6 @@ def move(oracle: Oracle, algorithm: Algorithm, key: Key, state: Any, memory: Mem
     if curvature is not None:
         curvature = auto_eta.after_series(curvature, info.own.get("growth", 0.0))
     return state, Memory(curvature, memory.estimated | (info.norm_v > 0)), info
-
-
-def _paired(oracle: Oracle, key: Key) -> Oracle:
-    """Return an oracle whose batches of one size are all of the same samples."""
-
-    def same(draw: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda _, size: draw(key, size)
-
-    drawing = ("draw_F", "draw_G", "numbers_F", "numbers_G")
-    return oracle._replace(**{name: same(getattr(oracle, name)) for name in drawing})
 
 
 def _started_anew(start_y: Callable[[PyTree], PyTree], algorithm: Algorithm, state: Any) -> Any:
