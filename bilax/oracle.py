@@ -12,7 +12,7 @@ from bilax.numerics.constraints import on_the_set
 from bilax.numerics.layout import OfTurned, OntoTurned, Way, ways
 from bilax.numerics.matmuls import fast_products
 from bilax.numerics.second_derivatives import Products
-from bilax.problem import Drawn, Functions, Loss, Problem, is_nothing, unconstrained
+from bilax.problem import Carry, Drawn, Functions, Loss, Problem, is_nothing, unconstrained
 from bilax.sampling.passes import Blocks, exact_mean
 from bilax.sampling.samplers import GATHERING, Sampler, full, resolve, sample_numbers
 from bilax.sampling.stored import Stored, bytes_per_sample, size_of, take
@@ -95,6 +95,7 @@ class Oracle(NamedTuple):
       size_G: the number of inner samples; None: not known.
       start_y: ``x -> y``, from which y starts anew in every step; None: it goes on from where it is.
       paired: whether all batches of one size in a step are of the same samples.
+      carry: ``(carried, x, y, zeta) -> carried``, after every step, of a problem whose losses read what is carried.
     """
 
     draw_F: Callable[..., PyTree]
@@ -123,6 +124,7 @@ class Oracle(NamedTuple):
     size_G: int | None = None
     start_y: Callable[[PyTree], PyTree] | None = None
     paired: bool = False
+    carry: Carry | None = None
 
 
 def make_oracle(problem: Problem, sampler: str | Sampler = "iid") -> Oracle:
@@ -151,7 +153,7 @@ def make_oracle(problem: Problem, sampler: str | Sampler = "iid") -> Oracle:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["outer_data", "inner_data", "outer_numbers", "inner_numbers"],
+    data_fields=["outer_data", "inner_data", "outer_numbers", "inner_numbers", "carried"],
     meta_fields=["functions", "sampler", "placement"],
 )
 @dataclass(frozen=True)
@@ -165,9 +167,15 @@ class TracedProblem:
     outer_numbers: Any = None  # of the samples, where a sampler has laid them out in another order
     inner_numbers: Any = None
     placement: Placement | None = None  # None: one device
+    carried: PyTree = None  # what the losses read: at first what the problem says, in a step what it is then
+
+    def carrying(self, carried: PyTree) -> "TracedProblem":
+        return replace(self, carried=carried)
 
     def ways(self, x: PyTree, y: PyTree) -> tuple[Way, ...]:
         """Return how the inner loss wants each leaf of y turned."""
+        if self.functions.carry is not None:  # a function of the user's own looks at y at every step
+            return ()
         some = jax.eval_shape(lambda data: take(data, jnp.zeros(2, jnp.int32)), self.inner_data)
         leaves, structure = jax.tree.flatten((x, y, some))
         return _ways(self.functions.G, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
@@ -190,8 +198,9 @@ class TracedProblem:
         return full if is_nothing(data) else self.sampler
 
     def oracle(self) -> Oracle:
-        F, G = _scalar("outer_loss", self.functions.F), _scalar("inner_loss", self.functions.G)
-        products, tangent = self.functions.second_derivatives(G), everywhere
+        functions = self.functions.reading(self.carried)
+        F, G = _scalar("outer_loss", functions.F), _scalar("inner_loss", functions.G)
+        products, tangent = functions.second_derivatives(G), everywhere
         if not isinstance(products, Products):
             raise TypeError(
                 "second_derivatives must return bilax.numerics.second_derivatives.Products; it returned "
@@ -204,7 +213,7 @@ class TracedProblem:
             tangent = frozen.off(tangent)
         n_F, n_G = size_of(self.outer_data), size_of(self.inner_data)
         (keyed_F, keyed_G), paired = self.functions.keyed, self.functions.paired
-        exact = getattr(self.functions.second_derivatives, "exact", None)
+        exact = getattr(functions.second_derivatives, "exact", None)
         return Oracle(
             draw_F=Draw(self._sampler(self.outer_data), self.outer_data, keyed_F),
             draw_G=Draw(self._sampler(self.inner_data), self.inner_data, keyed_G),
@@ -230,6 +239,7 @@ class TracedProblem:
             size_G=n_G,
             start_y=self.functions.start_y,
             paired=paired,
+            carry=functions.carry,
         )
 
 
@@ -249,10 +259,15 @@ class TracedOracle:
     def __init__(self, given: Oracle):
         self.given = given
 
+    carried = None
+
     def placed(self, tree: PyTree) -> PyTree:
         return tree
 
     put = placed
+
+    def carrying(self, carried: PyTree) -> "TracedOracle":
+        return self
 
     def oracle(self) -> Oracle:
         given = self.given
@@ -297,11 +312,15 @@ def traced(problem: Problem | Oracle, sampler: str | Sampler) -> Traced:
     sampler = resolve(sampler)
     arrange = getattr(sampler, "arrange", None)
     if arrange is None:
-        return TracedProblem(problem.functions, sampler, problem.outer_data, problem.inner_data)
+        return TracedProblem(
+            problem.functions, sampler, problem.outer_data, problem.inner_data, carried=problem.carried
+        )
     (outer, outer_numbers), (inner, inner_numbers) = (
         (data, None) if is_nothing(data) else arrange(data) for data in (problem.outer_data, problem.inner_data)
     )
-    return TracedProblem(problem.functions, sampler, outer, inner, outer_numbers, inner_numbers)
+    return TracedProblem(
+        problem.functions, sampler, outer, inner, outer_numbers, inner_numbers, carried=problem.carried
+    )
 
 
 def with_one_draw(oracle: Oracle, key: Any) -> Oracle:

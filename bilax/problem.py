@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from bilax.errors import unknown
 from bilax.numerics.second_derivatives import WAYS, Damped, GaussNewton, Products
-from bilax.numerics.signatures import check_function, takes_key
+from bilax.numerics.signatures import check_function, more_arguments
 from bilax.numerics.tree import copied
 from bilax.sampling.stored import Stored, size_of
 from bilax.sampling.streamed import Streamed
@@ -42,7 +42,7 @@ class Problem:
     Attributes:
       outer_loss: ``F(x, y, batch) -> scalar``, the mean over the batch, in plain JAX. A loss may have a fourth
         argument named ``key``, for dropout and augmentation: a key of `jax.random`, which is the same at both points of
-        a recursion, or None wherever the loss is evaluated on all data.
+        a recursion, or None wherever the loss is evaluated on all data. And one named ``carried``: see there.
       inner_loss: ``G(x, y, batch) -> scalar``, the mean over the batch, strongly convex in y.
       outer_data: a pytree of arrays that share their leading axis, one entry per sample; scipy.sparse matrices
         become `bilax.sparse.Rows`, which multiply like matrices and are never made dense. A `bilax.sources.Source`, if
@@ -67,6 +67,11 @@ class Problem:
       frozen_y: likewise for y: the inner problem is that of the other parts.
       paired: sample i of one level belongs to sample i of the other, as where each is a task: all batches of one size
         in a step are of the same samples.
+      carried: numbers that losses read but that are not optimised, such as moving averages and statistics of batches:
+        a pytree of arrays, with which a run begins. Losses, and ``metrics(x, y, carried)``, that have an argument of
+        this name are given it as it is at this step; it is never differentiated. ``result.carried`` is the last one.
+      carry: ``carry(carried, x, y, batch) -> carried``, after every step, with a batch of the inner data.
+      carry_batch: the size of that batch.
       prepare: ``prepare(batch) -> batch``, traced in front of both losses, e.g. from the small integers that the data
         are kept as (a quarter of the bytes to keep, and to gather) to the floating numbers that the losses expect.
       check_finite: refuse data that hold NaN or infinity, and say where. Turn it off if your losses leave them out.
@@ -98,18 +103,22 @@ class Problem:
     frozen_x: PyTree = None
     frozen_y: PyTree = None
     paired: bool = False
+    carried: PyTree = None
+    carry: Callable[[PyTree, PyTree, PyTree, PyTree], PyTree] | None = None
+    carry_batch: int = 64
 
     def __post_init__(self):
         for name in ("outer_loss", "inner_loss"):
             loss = getattr(self, name)
             words = "a function of (x, y, batch), or of (x, y, batch, key), that returns a scalar"
-            check_function(name, loss, 4 if takes_key(loss) else 3, words)
+            check_function(name, loss, 3 + len(more_arguments(loss)), words)
+        self._check_carried()
         for name in ("project_x", "project_y"):
             check_function(
                 name, getattr(self, name), 1, "a function of one argument, a pytree, that returns one like it"
             )
         if self.metrics is not None:
-            check_function("metrics", self.metrics, 2, "a function of (x, y) that returns a dictionary")
+            check_metrics(self.metrics)
         if self.prepare is not None:
             check_function("prepare", self.prepare, 1, "a function of a batch that returns a batch")
         way = self.second_derivatives
@@ -136,6 +145,32 @@ class Problem:
             kept = jax.tree.map(lambda z: z.copy() if isinstance(z, np.ndarray) else z, getattr(self, name))
             object.__setattr__(self, name, kept)
 
+    def _check_carried(self) -> None:
+        """Refuse losses that ask for what is not there, and what would never change."""
+        asks = [name for name in ("outer_loss", "inner_loss") if "carried" in more_arguments(getattr(self, name))]
+        if reads_carried(self.metrics):
+            asks.append("metrics")
+        leaves = jax.tree.leaves(self.carried)
+        if asks and not leaves:
+            takes = "takes" if len(asks) == 1 else "take"
+            raise ValueError(f"{' and '.join(asks)} {takes} carried, and there is nothing: give carried= and carry=.")
+        if (self.carry is None) != (not leaves):
+            raise ValueError(
+                "carried and carry belong together: the numbers that a run begins with, and the function "
+                "(carried, x, y, batch) that returns the next ones."
+            )
+        if self.carry is None:
+            return
+        check_function("carry", self.carry, 4, "a function of (carried, x, y, batch) that returns the next carried")
+        if not isinstance(self.carry_batch, int) or isinstance(self.carry_batch, bool) or self.carry_batch < 1:
+            raise ValueError(f"carry_batch must be an integer >= 1; got {self.carry_batch!r}.")
+        for path, leaf in jax.tree.leaves_with_path(self.carried):
+            _refuse_wrong_kind(f"carried{jax.tree_util.keystr(path)}", leaf)
+        # Strong copies: a weakly typed leaf would change its type after the first step.
+        copies = jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype), self.carried)
+        _refuse_non_finite("carried", copies, "begin with other numbers")
+        object.__setattr__(self, "carried", copies)
+
     @property
     def functions(self) -> "Functions":
         """The parts of the problem that are code."""
@@ -143,7 +178,7 @@ class Problem:
         way: Any = self.second_derivatives
         way = way if callable(way) else WAYS[way]
         of_F, of_G = (
-            Arguments(self.prepare, takes_key(loss), is_nothing(data))
+            Arguments(self.prepare, more_arguments(loss), is_nothing(data))
             for loss, data in ((F, self.outer_data), (G, self.inner_data))
         )
         if isinstance(way, GaussNewton):
@@ -159,9 +194,9 @@ class Problem:
             way = Damped(way, float(self.damping))
         F, G = (loss if of == Arguments() else OfDraw(loss, of) for loss, of in ((F, of_F), (G, of_G)))
         start_y = self.y0 if is_function(self.y0) else None
-        return Functions(
-            F, G, self.project_x, self.project_y, way, (of_F.keyed, of_G.keyed), start_y, self.paired, frozen_y
-        )
+        keyed = "key" in of_F.others, "key" in of_G.others
+        carry = None if self.carry is None else Carry(self.carry, replace(of_G, others=()), self.carry_batch)
+        return Functions(F, G, self.project_x, self.project_y, way, keyed, start_y, self.paired, frozen_y, carry)
 
     @property
     def outer_size(self) -> int:
@@ -172,6 +207,15 @@ class Problem:
     def inner_size(self) -> int:
         """The number of inner samples."""
         return size_of(self.inner_data)
+
+
+def check_metrics(metrics: Any) -> None:
+    words = "a function of (x, y), or of (x, y, carried), that returns a dictionary"
+    check_function("metrics", metrics, 3 if reads_carried(metrics) else 2, words)
+
+
+def reads_carried(metrics: Any) -> bool:
+    return metrics is not None and more_arguments(metrics, after=2)[:1] == ("carried",)
 
 
 def is_function(y0: PyTree) -> bool:
@@ -225,11 +269,12 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a loss is given of what was drawn: the batch, prepared, or None; and the key, if it takes one."""
+    """What a loss is given of what was drawn: the batch, prepared, or None; and the others that it asks for by name."""
 
     prepare: Callable[[PyTree], PyTree] | None = None
-    keyed: bool = False
+    others: tuple[str, ...] = ()
     empty: bool = False
+    carried: PyTree = field(default=None, compare=False)  # as it is at this step
 
     def __call__(self, draw: PyTree) -> tuple[Any, ...]:
         batch, bits = draw if isinstance(draw, Drawn) else (draw, None)
@@ -237,9 +282,10 @@ class Arguments:
             batch = None
         elif self.prepare is not None:
             batch = self.prepare(batch)
-        if not self.keyed:
-            return (batch,)
-        return batch, None if bits is None else jax.random.wrap_key_data(bits[0], impl="threefry2x32")
+        given = {"carried": self.carried}
+        if bits is not None and "key" in self.others:
+            given["key"] = jax.random.wrap_key_data(bits[0], impl="threefry2x32")
+        return batch, *(given.get(name) for name in self.others)
 
 
 @dataclass(frozen=True)
@@ -251,6 +297,18 @@ class OfDraw:
 
     def __call__(self, x: PyTree, y: PyTree, draw: PyTree) -> jax.Array:
         return self.loss(x, y, *self.arguments(draw))
+
+
+@dataclass(frozen=True)
+class Carry:
+    """How what is carried changes, once in a step."""
+
+    function: Callable[..., PyTree]
+    arguments: Arguments
+    batch: int  # samples
+
+    def __call__(self, carried: PyTree, x: PyTree, y: PyTree, draw: PyTree) -> PyTree:
+        return self.function(carried, x, y, *self.arguments(draw))
 
 
 NOTHING = np.zeros((1, 0), np.float32)  # the data of a loss without data: one sample of no number
@@ -272,6 +330,22 @@ class Functions(NamedTuple):
     start_y: Callable[[PyTree], PyTree] | None = None  # where y starts anew, in every step
     paired: bool = False  # whether all batches of a step are of the same samples
     frozen_y: Mask | None = None
+    carry: Carry | None = None
+
+    def reading(self, carried: PyTree) -> "Functions":
+        """Return the same functions, whose losses are given these numbers."""
+        if self.carry is None:
+            return self
+        F, G, way = (_reading(part, carried) for part in (self.F, self.G, self.second_derivatives))
+        return self._replace(F=F, G=G, second_derivatives=way)
+
+
+def _reading(part: Any, carried: PyTree) -> Any:
+    if isinstance(part, Arguments):
+        return replace(part, carried=carried)
+    if not isinstance(part, (OfDraw, GaussNewton, Damped)):
+        return part
+    return replace(part, **{one.name: _reading(getattr(part, one.name), carried) for one in fields(part)})
 
 
 def _as_data(name: str, data: PyTree) -> PyTree:

@@ -99,6 +99,11 @@ class Result:
     compile_seconds: float
     eval_seconds: float
 
+    @property
+    def carried(self) -> PyTree:
+        """What the losses read at the end, such as batch statistics, if the problem has any of it."""
+        return getattr(self.state.memory, "carried", None)
+
     def save(self, path: str | Path) -> None:
         """Write all of it to one file, which `bilax.results.load` reads back bit for bit."""
         trees = {"x": self.x, "y": self.y, "state": self.state}
@@ -142,11 +147,13 @@ class Iterates(NamedTuple):
       state: the last state.
       info: the `Info` of every step.
       status: how it ended.
+      carried: what the losses read at the end, if the problem has any of it.
     """
 
     state: Any
     info: Any
     status: Outcome
+    carried: PyTree = None
 
 
 def load(path: str | Path) -> Any:

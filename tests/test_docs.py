@@ -93,6 +93,13 @@ def test_the_start_runs_as_it_stands():
     assert run.stdout == "done True\n"
 
 
+def test_batch_normalisation_runs_as_it_stands():
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "networks.md").read_text(), re.DOTALL)
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "done True\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["your-own-problem.md", "a-sweep.md", "interrupted-runs.md", "scale.md"])
 def test_a_tutorial_prints_what_it_says(name, tmp_path):

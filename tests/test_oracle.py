@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -153,7 +154,9 @@ def test_a_backward_pass_that_can_be_differentiated_raises_no_doubt():
     for dtype in (np.float32, np.float64):
         problem = with_a_backward_pass_of_its_own()
         problem = replace(problem, x0=np.zeros(3, dtype), y0=np.ones(3, dtype), inner_data=np.ones((30, 3), dtype))
-        error = Inspector(traced(problem, "iid")).error_of_second_derivatives(problem.x0, problem.y0)
+        error = Inspector(traced(problem, "iid")).error_of_second_derivatives(
+            SimpleNamespace(x=problem.x0, y=problem.y0)
+        )
         assert 0 < error < 1e-3  # some, so it was looked at
 
 

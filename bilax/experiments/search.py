@@ -68,7 +68,9 @@ def search(
     lanes = min(lanes, len(candidates))
     parts = traced(problem, sampler)
     states = [first_state(problem, parts, candidate, None, None) for candidate in candidates]
-    start = [(s, loop.fresh_memory(c, s), jnp.ones((), bool)) for c, s in zip(candidates, states, strict=True)]
+    start = [
+        (s, loop.fresh_memory(c, s, parts.carried), jnp.ones((), bool)) for c, s in zip(candidates, states, strict=True)
+    ]
     reached = [list(start) for _ in seeds]
     identity = keeping.identity(candidates, seeds[0], sampler, parts, starting_point(problem, None, None))
     kept = _Kept(checkpoint, identity | {"steps": steps, "rungs": rungs, "lanes": lanes, "seeds": list(seeds)})

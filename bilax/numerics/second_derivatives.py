@@ -9,6 +9,7 @@ leaves out what makes it indefinite. Both name the ``exact`` way, which is what 
 differentiated by and what a solution is judged by.
 """
 
+import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ import jax.numpy as jnp
 
 from bilax.numerics.layout import turn_back
 from bilax.numerics.matmuls import fast_products
-from bilax.numerics.signatures import takes_key
 from bilax.numerics.tree import axpy, norm, scale, vdot
 from bilax.types import PyTree
 
@@ -174,12 +174,27 @@ def _batch_alone(draw: PyTree) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True)
+class LossOfOutputs:
+    """A loss of what a model puts out, as one of the arguments of the model."""
+
+    outputs: Callable[..., PyTree]
+    loss: Callable[..., jax.Array]
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.outputs)
+
+    def __call__(self, x: PyTree, y: PyTree, batch: PyTree, *others: Any) -> jax.Array:
+        return self.loss(x, y, self.outputs(x, y, batch, *others), batch)
+
+
+@dataclass(frozen=True)
 class GaussNewton:
     """The curvature of an inner loss through what its model puts out: positive semi-definite if the loss is convex.
 
     The inner loss is ``loss(x, y, outputs(x, y, batch), batch)``, for which `inner_loss` can be given; what the loss
     does with y itself, such as a penalty, keeps its own second derivative. The model's is left out, which is what
-    makes the Hessian of a network indefinite. If ``outputs`` has a fourth argument ``key``, so has `inner_loss`.
+    makes the Hessian of a network indefinite. If ``outputs`` also takes ``key`` or ``carried``, so does `inner_loss`.
 
     Attributes:
       outputs: ``outputs(x, y, batch)``, what the model puts out, such as logits.
@@ -204,20 +219,14 @@ class GaussNewton:
     @property
     def inner_loss(self) -> Callable[..., jax.Array]:
         """The inner loss to give to the problem: ``Problem(inner_loss=model.inner_loss, second_derivatives=model)``."""
-        return self._with_key if takes_key(self.outputs) else self._without_key
-
-    def _with_key(self, x: PyTree, y: PyTree, batch: PyTree, key: Any) -> jax.Array:
-        return self.loss(x, y, self.outputs(x, y, batch, key), batch)
-
-    def _without_key(self, x: PyTree, y: PyTree, batch: PyTree) -> jax.Array:
-        return self.loss(x, y, self.outputs(x, y, batch), batch)
+        return LossOfOutputs(self.outputs, self.loss)
 
     def __call__(self, G: Loss) -> Products:
         def hvp(x, y, draw, r):
-            batch, *key = self.arguments(draw)
+            batch, *others = self.arguments(draw)
 
             def outputs(y):
-                return self.outputs(x, turn_back(y), batch, *key)
+                return self.outputs(x, turn_back(y), batch, *others)
 
             def loss(y, z):
                 return self.loss(x, turn_back(y), z, batch)

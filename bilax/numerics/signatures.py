@@ -1,6 +1,7 @@
 """What arguments a user's function takes."""
 
 import inspect
+from itertools import takewhile
 from typing import Any
 
 
@@ -18,11 +19,18 @@ def check_function(name: str, value: Any, arguments: int, what: str) -> None:
         raise TypeError(f"{name} must be {what}; it takes {signature}.") from None
 
 
-def takes_key(function: Any) -> bool:
-    """Tell whether a function of (x, y, batch) has a fourth argument that is named key."""
+KNOWN = ("key", "carried")  # what a loss may ask for by name
+
+
+def more_arguments(function: Any, after: int = 3) -> tuple[str, ...]:
+    """Return which of the known arguments a function of (x, y, batch) takes besides, in its order.
+
+    >>> more_arguments(lambda x, y, batch, carried, key: 0), more_arguments(lambda x, y, batch, scale=1: 0)
+    (('carried', 'key'), ())
+    """
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return False
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(positional) > 3 and positional[3].name == "key"
+        return ()
+    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return tuple(takewhile(KNOWN.__contains__, positional[after:]))

@@ -180,7 +180,7 @@ def trace(
     def one(values, seed):
         algorithm = method(**fixed, **values)
         first = algorithm.init(oracle, *start)
-        _, infos, norms = loop.record(parts, algorithm, keys.root(seed), first, steps, squared_gradient)
+        _, _, infos, norms = loop.record(parts, algorithm, keys.root(seed), first, steps, squared_gradient)
         return norms, infos.calls
 
     over_seeds = jax.vmap(one, (None, 0))

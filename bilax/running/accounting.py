@@ -26,6 +26,8 @@ class Account:
         self._outer, self._inner = _with_real_batches(algorithm, problem)
         self._passes = getattr(algorithm, "passes", float)()  # over all data, in a step, on average
         oracle = problem.oracle() if self._passes else None
+        carry = None if not isinstance(problem, TracedProblem) else problem.functions.carry
+        self._carried = 0 if carry is None else carry.batch  # samples, in a step, that no oracle is called on
         self._sizes = (0, 0) if oracle is None else (oracle.size_F or 0, oracle.size_G or 0)
         self.period = getattr(algorithm, "period", 1 if hasattr(algorithm, "about") else None)
         self._up_to = lru_cache(maxsize=None)(self._sum)
@@ -76,7 +78,7 @@ class Account:
         """How many samples a step draws, on average; those on which L is measured are not among them."""
         if not hasattr(self._inner, "draws"):
             return math.nan
-        return float(self._outer.draws().F + self._inner.draws().G + self._passes * sum(self._sizes))
+        return float(self._outer.draws().F + self._inner.draws().G + self._carried + self._passes * sum(self._sizes))
 
 
 def plain(calls: Counts) -> Counts:

@@ -12,7 +12,7 @@ from bilax.algorithms.protocol import Algorithm
 from bilax.numerics.memory import bytes_of, refuse_if_too_large
 from bilax.numerics.signatures import check_function
 from bilax.oracle import Oracle, Traced, TracedProblem, like, traced
-from bilax.problem import Problem, as_variable, is_function
+from bilax.problem import Problem, as_variable, check_metrics, is_function
 from bilax.running.accounting import Account
 from bilax.sampling.samplers import full
 from bilax.sampling.stored import bytes_per_sample
@@ -40,7 +40,7 @@ def check_single(algorithm: Any, remedy: str) -> None:
 
 def check_options(metrics: Any, on_row: Any, progress: Any, stop: Any) -> None:
     if metrics is not None:
-        check_function("metrics", metrics, 2, "a function of (x, y) that returns a dictionary")
+        check_metrics(metrics)
     if on_row is not None:
         check_function("on_row", on_row, 1, "a function of a row (a dictionary)")
     if stop is not None:

@@ -63,27 +63,31 @@ class Inspector:
         self.problem = problem
         self.sample = _subsample(problem) if isinstance(problem, TracedProblem) else None
 
-    def losses(self, x: PyTree, y: PyTree) -> dict[str, float]:
+    def losses(self, state: Any, carried: PyTree = None) -> dict[str, float]:
         """Return the losses, on all data or on a fixed part of them; nothing for an oracle, which has none."""
         if self.sample is None:
             return {}
-        return {name: float(value) for name, value in _losses(self.sample, x, y)._asdict().items()}
+        return {
+            name: float(value)
+            for name, value in _losses(self.sample.carrying(carried), state.x, state.y)._asdict().items()
+        }
 
-    def error_of_second_derivatives(self, x: PyTree, y: PyTree) -> float:
+    def error_of_second_derivatives(self, state: Any, carried: PyTree = None) -> float:
         """Return how wrong they are on a few samples, where they go through a rule of the user's own; else 0."""
         if self.sample is None or self.sample.functions.second_derivatives is not automatic:
             return 0.0
-        data = self.sample.inner_data
+        x, y, sample, data = state.x, state.y, self.sample.carrying(carried), self.sample.inner_data
         few = take(data, jnp.arange(min(FEW, size_of(data))))
-        if has_rules(lambda: jax.eval_shape(_forward, self.sample, x, y, few)):
+        if has_rules(lambda: jax.eval_shape(_forward, sample, x, y, few)):
             return 0.0
-        G = self.sample.oracle().value_G
+        G = sample.oracle().value_G
         in_reverse = has_rules(lambda: jax.eval_shape(reverse_over_reverse(G).hvp, x, y, few, y))
         return error_of_reverse(G, x, y, few) if in_reverse else 0.0  # what is differenced is right
 
-    def verdict(self, x: PyTree, y: PyTree, tol: float) -> Verdict:
+    def verdict(self, state: Any, carried: PyTree, tol: float) -> Verdict:
         """Return the three norms. Once the inner gradient is above ``tol``, the other two are not looked at."""
-        return Verdict(*(float(value) for value in _verdict(self.problem, x, y, jnp.asarray(tol, float))))
+        norms = _verdict(self.problem.carrying(carried), state.x, state.y, jnp.asarray(tol, float))
+        return Verdict(*(float(value) for value in norms))
 
 
 def _subsample(problem: TracedProblem) -> TracedProblem:
@@ -134,7 +138,7 @@ def whole(problem: Traced) -> Oracle:
     oracle = problem.oracle()
     if isinstance(problem, TracedProblem):
         mean_F, mean_G = (partial(exact_mean, data) for data in (problem.outer_data, problem.inner_data))
-        way = problem.functions.second_derivatives
+        way = problem.functions.reading(problem.carried).second_derivatives
         products = getattr(way, "exact", way)(oracle.value_G)  # a solution is one of the problem, not of a damped one
     else:
         mean_F, mean_G = partial(_over_draws, oracle.draw_F), partial(_over_draws, oracle.draw_G)

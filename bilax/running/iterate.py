@@ -65,7 +65,7 @@ def iterate(
     check_single(algorithm, "iterate takes one setting at a time: use jax.vmap over a function of it, or bilax.sweep")
     state = first_state(problem, parts, algorithm, x0, y0)
     stream = keys.root(seed if isinstance(seed, jax.Array) else keys.checked_seed(seed))
-    told = loop.begin(parts, algorithm, stream, state, loop.fresh_memory(algorithm, state)).info
+    told = loop.begin(parts, algorithm, stream, state, loop.fresh_memory(algorithm, state, parts.carried)).info
     check_memory(parts, Account(algorithm, parts), state, kept=steps * bytes_of(told))
     found = recorded(parts, algorithm, stream, state, steps)
     check_iterates(Doubts(), found.info, found.status)
@@ -73,8 +73,8 @@ def iterate(
 
 
 def recorded(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, steps: int) -> Iterates:
-    state, info, _ = loop.record(problem, algorithm, stream, state, steps)
-    return Iterates(state, info, outcome(state, info))
+    state, memory, info, _ = loop.record(problem, algorithm, stream, state, steps)
+    return Iterates(state, info, outcome(state, info), memory.carried)
 
 
 def outcome(state: Any, info: Info) -> Outcome:

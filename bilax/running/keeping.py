@@ -92,6 +92,7 @@ def identity(algorithm: Any, seed: int, sampler: Any, problem: Traced, start: Py
     name = getattr(sampler, "__qualname__", type(sampler).__name__)
     given = sampler if isinstance(sampler, str) else f"{name} {fingerprint(sampler)}"
     data = (problem.outer_data, problem.inner_data) if isinstance(problem, TracedProblem) else ()
+    carried = problem.carried
     data = [(one.samples, one.some(ROWS)) if isinstance(one, Streamed) else one for one in data]
     told = re.sub(r" at 0x[0-9a-f]+", "", repr(algorithm))  # where an object lies is no part of it
     steps = [leaf for leaf in jax.tree.leaves(algorithm, is_leaf=_is_step) if _is_step(leaf)]
@@ -102,7 +103,7 @@ def identity(algorithm: Any, seed: int, sampler: Any, problem: Traced, start: Py
         "seed": seed,
         "sampler": given,
         "losses and projections": [fingerprint(part) for part in (*code[:4], *code[6:])],
-        "data and start": _digest((start, data)),
+        "data and start": _digest((start, data) if carried is None else (start, data, carried)),
     }
 
 

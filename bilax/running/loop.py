@@ -18,11 +18,12 @@ from bilax.numerics.layout import Turned, turn, turn_back
 from bilax.numerics.platforms import Jitted, on_cpu
 from bilax.numerics.tree import where
 from bilax.optimisers import Optimiser, start
-from bilax.oracle import KINDS, Counts, Oracle, Traced, TracedProblem, with_one_draw
+from bilax.oracle import KINDS, Counts, Oracle, Traced, TracedProblem, like, with_one_draw
 from bilax.sampling import keys
 from bilax.types import Key, PyTree, Scalar
 
 PROBING = 2**32 - 1  # the number of the stream on which L is measured; methods split theirs from 0 on
+CARRYING = 2**32 - 2  # likewise, of the batches from which what is carried is renewed
 
 
 class Memory(NamedTuple):
@@ -30,6 +31,7 @@ class Memory(NamedTuple):
 
     curvature: auto_eta.Curvature | None  # None: no eta="auto"
     estimated: jax.Array  # whether an estimate other than 0 was seen: until then `tol` has nothing to judge
+    carried: PyTree = None  # what the losses read but no step moves; None: nothing
 
 
 class Goal(NamedTuple):
@@ -58,9 +60,9 @@ def auto_steps(algorithm: Algorithm) -> dict[str, int]:
     return {name: fields[name].metadata["batch"](algorithm) for name in names}
 
 
-def fresh_memory(algorithm: Algorithm, state: Any) -> Memory:
+def fresh_memory(algorithm: Algorithm, state: Any, carried: PyTree = None) -> Memory:
     curvature = auto_eta.unmeasured(state.x, state.y) if auto_steps(algorithm) else None
-    return Memory(curvature, jnp.zeros((), bool))
+    return Memory(curvature, jnp.zeros((), bool), carried)
 
 
 def take_step(
@@ -110,7 +112,15 @@ def move(oracle: Oracle, algorithm: Algorithm, key: Key, state: Any, memory: Mem
     info = _canonical(info)
     if curvature is not None:
         curvature = auto_eta.after_series(curvature, info.own.get("growth", 0.0))
-    return state, Memory(curvature, memory.estimated | (info.norm_v > 0)), info
+    return state, Memory(curvature, memory.estimated | (info.norm_v > 0), _carried_on(oracle, key, state, memory)), info
+
+
+def _carried_on(oracle: Oracle, key: Key, state: Any, memory: Memory) -> PyTree:
+    carry = oracle.carry
+    if carry is None or memory.carried is None:
+        return memory.carried
+    batch = oracle.draw_G(jax.random.fold_in(key, CARRYING), carry.batch)
+    return like("carry", lambda carried: carry(carried, state.x, state.y, batch))(memory.carried)
 
 
 def _started_anew(start_y: Callable[[PyTree], PyTree], algorithm: Algorithm, state: Any) -> Any:
@@ -151,7 +161,7 @@ def arranged(problem: Traced, algorithm: Algorithm, state: Any, memory: Memory) 
         leaves, structure = jax.tree.flatten(y)
         turned = [Turned.of(leaf, way) if way else leaf for leaf, way in zip(leaves, found, strict=True)]
         new = algorithm.init(problem.oracle(), x, structure.unflatten(turned))
-        return new, fresh_memory(algorithm, new)
+        return new, fresh_memory(algorithm, new, problem.carried)
 
     return problem, *turn((state, memory), like=jax.eval_shape(fresh, state.x, state.y))
 
@@ -164,12 +174,12 @@ def _calls(algorithm: Algorithm) -> float:
 
 @partial(jax.jit, inline=True)  # traced once for all programs that take it, and to learn what it tells
 def _move(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, memory: Memory):
-    return move(problem.oracle(), algorithm, keys.at(stream, state.k), state, memory)
+    return move(problem.carrying(memory.carried).oracle(), algorithm, keys.at(stream, state.k), state, memory)
 
 
 @partial(jax.jit, inline=True)
 def _step(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, memory: Memory):
-    return take_step(problem.oracle(), algorithm, stream, state, memory)
+    return take_step(problem.carrying(memory.carried).oracle(), algorithm, stream, state, memory)
 
 
 def is_finite(info: Info) -> jax.Array:
@@ -208,7 +218,6 @@ def advance(
 
     problem, state, memory = arranged(problem, algorithm, loop.state, loop.memory)
     loop = loop._replace(state=state, memory=memory)
-    oracle = problem.oracle()
 
     def step(loop: LoopState) -> LoopState:
         state, memory, info = _move(problem, algorithm, stream, loop.state, loop.memory)
@@ -226,7 +235,7 @@ def advance(
 
         A branch inside every step would cost the cheapest methods a third of their time.
         """
-        k = loop.state.k
+        k, oracle = loop.state.k, problem.carrying(loop.memory.carried).oracle()
         memory, probes = measure_curvature(oracle, algorithm, keys.at(stream, k), loop.state, loop.memory)
         loop = loop._replace(memory=memory, calls=loop.calls + probes)
 
@@ -271,18 +280,19 @@ def record(
     state: Any,
     steps: int,
     observe: Callable[[Any], PyTree] = lambda state: (),
-) -> tuple[Any, Info, PyTree]:
-    """Take so many steps whatever happens; return the last state, every `Info`, and what was observed before each."""
+) -> tuple[Any, Memory, Info, PyTree]:
+    """Take so many steps whatever happens; return the last state and memory, every `Info`, and what was observed before
+    each."""
 
-    problem, state, memory = arranged(problem, algorithm, state, fresh_memory(algorithm, state))
+    problem, state, memory = arranged(problem, algorithm, state, fresh_memory(algorithm, state, problem.carried))
 
     def step(carry: tuple[Any, Memory], _: None) -> tuple[tuple[Any, Memory], tuple[Info, PyTree]]:
         seen = observe(turn_back(carry[0]))
         state, memory, info = _step(problem, algorithm, stream, *carry)
         return problem.placed((state, memory)), (info, seen)
 
-    (state, _), (infos, seen) = jax.lax.scan(step, (state, memory), length=steps)
-    return turn_back(state), infos, seen
+    (state, memory), (infos, seen) = jax.lax.scan(step, (state, memory), length=steps)
+    return *turn_back((state, memory)), infos, seen
 
 
 def repeat(

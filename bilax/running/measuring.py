@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bilax.oracle import Counts
-from bilax.problem import Metrics
+from bilax.problem import Metrics, reads_carried
 from bilax.results import History
 from bilax.running.inspection import Losses
 from bilax.running.loop import LoopState
@@ -20,7 +20,7 @@ class Measurements:
 
     def __init__(
         self,
-        losses: Callable[[PyTree, PyTree], dict[str, float]],
+        losses: Callable[[Any, PyTree], dict[str, float]],
         metrics: Metrics | None,
         samples: float,
         on_row: Callable[[dict[str, Any]], None] | None,
@@ -36,7 +36,7 @@ class Measurements:
         told = {name: value for name, value in loop.info.told().items() if name not in row}
         if len(self.history) > 0:  # before the first step nothing is told
             row |= {name: np.asarray(value).item() for name, value in told.items()}
-        row |= self.losses(loop.state.x, loop.state.y)
+        row |= self.losses(loop.state, loop.memory.carried)
         self.history.rows.append(row)
         try:
             self.history.rows[-1] = row | self._measured({*row, *told} - {*Losses._fields}, loop)
@@ -57,7 +57,8 @@ class Measurements:
     def _measured(self, taken: set[str], loop: LoopState) -> dict[str, Any]:
         if self.metrics is None:
             return {}
-        measured = self.metrics(loop.state.x, loop.state.y)
+        carried = (loop.memory.carried,) if reads_carried(self.metrics) else ()
+        measured = self.metrics(loop.state.x, loop.state.y, *carried)
         if not isinstance(measured, Mapping):
             raise TypeError(f"metrics must return a dictionary of names and numbers; it returned {measured!r}.")
         for name, value in measured.items():

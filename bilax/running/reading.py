@@ -115,6 +115,7 @@ def without_derivatives(oracle: Oracle) -> Oracle:
         value_F=lambda x, y, xi: zero(jnp.zeros(()), xi, y),
         value_G=lambda x, y, zeta: zero(jnp.zeros(()), zeta, y),
         tangent=lambda x, y, zeta, r: r,
+        carry=None if oracle.carry is None else replace(oracle.carry, function=lambda c, x, y, zeta: zero(c, zeta, y)),
         project_x=unconstrained,
         project_y=unconstrained,
     )

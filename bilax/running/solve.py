@@ -188,11 +188,11 @@ class _Runner:
         oracle = self.problem.oracle()
         if state is None:
             state, self.counts = first_state(problem, self.problem, algorithm, *start), self.account.of_init(oracle)
-            memory = loop.fresh_memory(algorithm, state)
+            memory = loop.fresh_memory(algorithm, state, self.problem.carried)
         elif any(given is not None for given in start):
             raise ValueError("state says where to go on; leave x0 and y0 out.")
         else:
-            (state, memory), self.counts = restored(algorithm, oracle, state), Counts()
+            (state, memory), self.counts = restored(algorithm, self.problem, state), Counts()
         check_memory(self.problem, self.account, state)
         tic = time.perf_counter()
         self.now = self.problem.put(loop.begin(self.problem, algorithm, self.stream, state, memory))  # traces the step
@@ -260,9 +260,10 @@ class _Runner:
         with compiling():
             jax.block_until_ready(self.take(self.now, self.k, False))
         if not self.warned:  # before it was interrupted
-            self.warned = eta_warnings.check_start(self.doubts, self.algorithm, self.problem, self.now.state)
+            problem = self.problem.carrying(self.now.memory.carried)
+            self.warned = eta_warnings.check_start(self.doubts, self.algorithm, problem, self.now.state)
         if self.algorithm.cost(0).JV:
-            error = self.inspector.error_of_second_derivatives(self.now.state.x, self.now.state.y)
+            error = self.inspector.error_of_second_derivatives(self.now.state, self.now.memory.carried)
             diagnosis.check_second_derivatives(self.doubts, error)
         self.compile_seconds += time.perf_counter() - tic
 
@@ -273,8 +274,9 @@ class _Runner:
         elapsed = as_the_first_says(time.perf_counter() - tic)
         finite = loop.all_finite(after)
         if finite and after.grew and not self.warned:
-            last = self.take(before, int(after.state.k) - 1, True).state
-            eta_warnings.warn_series_grows(self.doubts, self.algorithm, self.problem, last, after.info)
+            last = self.take(before, int(after.state.k) - 1, True)
+            problem = self.problem.carrying(last.memory.carried)
+            eta_warnings.warn_series_grows(self.doubts, self.algorithm, problem, last.state, after.info)
             self.warned = True
         if not finite:
             bad = after.state
@@ -292,7 +294,7 @@ class _Runner:
         if not self.now.converged:
             return False
         tic = time.perf_counter()
-        verdict = self.inspector.verdict(self.now.state.x, self.now.state.y, self.tol)
+        verdict = self.inspector.verdict(self.now.state, self.now.memory.carried, self.tol)
         self.inspection_seconds += time.perf_counter() - tic
         self.told = str(verdict)
         self.goal = self.goal._replace(first=self.k + max(PATIENCE, self.k // 2))

@@ -184,7 +184,7 @@ def _lanes(problem: Traced, algorithm: Algorithm, x0: PyTree, y0: PyTree, settin
 
 def _check_memory(problem: Traced, algorithm: Algorithm, x0: PyTree, y0: PyTree, steps: int, runs: int) -> None:
     state = jax.eval_shape(lambda x0, y0: algorithm.init(problem.oracle(), x0, y0), x0, y0)
-    memory = jax.eval_shape(lambda s: loop.fresh_memory(algorithm, s), state)
+    memory = jax.eval_shape(lambda s: loop.fresh_memory(algorithm, s, problem.carried), state)
     told = jax.eval_shape(lambda s, m: loop.begin(problem, algorithm, keys.root(0), s, m).info, state, memory)
     # What is told stands in memory twice when the groups are put in order.
     check_memory(problem, Account(algorithm, problem), state, runs=runs, kept=2 * runs * steps * bytes_of(told))
