@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from bilax.numerics.constraints import on_the_set
+from bilax.numerics.convolutions import with_products
 from bilax.numerics.layout import OfTurned, OntoTurned, Way, ways
 from bilax.numerics.matmuls import fast_products
 from bilax.numerics.second_derivatives import Products
@@ -199,7 +200,8 @@ class TracedProblem:
 
     def oracle(self) -> Oracle:
         functions = self.functions.reading(self.carried)
-        F, G = _scalar("outer_loss", functions.F), _scalar("inner_loss", functions.G)
+        named, remember = (("outer_loss", functions.F), ("inner_loss", functions.G)), self.carried is None
+        F, G = (_scalar(name, with_products(loss, remember=remember)) for name, loss in named)
         products, tangent = functions.second_derivatives(G), everywhere
         if not isinstance(products, Products):
             raise TypeError(

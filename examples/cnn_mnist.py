@@ -87,6 +87,12 @@ def problem_of(network, logits, data):
     return bilax.Problem(outer_loss, inner_loss, trusted, given, x0=np.zeros(n, np.float32), y0=network)
 
 
+def problem(train=1_000, trusted=100):
+    """Return the problem of the flax linen network: bilax tune "reverse[T=10,S=50]" --problem cnn_mnist.py:problem"""
+    data, (network, logits) = mnist(0.4, train=train, trusted=trusted, test=100), frameworks(seed=0)["flax linen"]
+    return problem_of(network, logits, data)
+
+
 def images(features):
     return features[:, :-1].reshape(-1, 28, 28, 1)
 

@@ -119,6 +119,14 @@ def test_run_tune_and_report(here, tmp_path):
     assert (tmp_path / "bilax-results" / "figures" / "runs-digits-p0_3.png").is_file()
 
 
+def test_tune_searches_both_levels_of_a_problem_in_a_file(here, tmp_path):
+    (tmp_path / "mine.py").write_text("import bilax\nproblem = bilax.problems.quadratic().problem\n")
+    tuned = here("tune", "soba", "--problem", "mine.py:problem", "--steps", "40")
+    assert tuned.returncode == 0, tuned.stderr
+    assert "20 settings" in tuned.stdout
+    assert "best: soba[gamma=" in tuned.stdout
+
+
 def test_a_run_that_diverges_fails_with_what_to_do(here):
     run = here("run", "mrbo[gamma=1e30,lam=1e30,eta=0.05]", "--steps", "50")
     assert run.returncode == 1

@@ -11,7 +11,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from bilax.cli import signals
+from bilax.cli import own_problem, signals
 from bilax.cli.shell import app, check_folder, check_writable, console
 from bilax.errors import unknown
 from bilax.storage.files import write_text
@@ -258,15 +258,28 @@ def _table1(out: Path, seeds: int | None, quick: bool) -> None:
     console.print(f"written: {escape(str(out / 'table1.md'))}", highlight=False)
 
 
-@app.command(epilog="Example: [bold]bilax tune mrbo --grid gamma=10,100,1000 --grid lam=0.1,0.3,1 --steps 500[/bold]")
+@app.command(
+    epilog="Examples: [bold]bilax tune mrbo --grid gamma=10,100,1000 --grid lam=0.1,0.3,1 --steps 500[/bold], "
+    "[bold]bilax tune soba --problem my_problem.py:problem[/bold]"
+)
 def tune(
     setting: Annotated[str, typer.Argument(help="A method, like mrbo or mrbo\\[Q=5,S=100], or a TOML file.")],
-    grid: Annotated[list[str], typer.Option(help="name=value,value,...; may be given several times.")],
-    problem: Problem = "digits",
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(help="name=value,value,...; may be given several times.  \\[default: steps of both levels]"),
+    ] = None,
+    problem: Annotated[
+        str,
+        typer.Option(help="As in bilax run; or FILE.py:NAME, a bilax.Problem or a function that makes one."),
+    ] = "digits",
     noise: Noise = None,
     steps: Annotated[int, typer.Option(min=1, help="Iterations of the settings that come to the end.")] = 1000,
     rungs: Annotated[int, typer.Option(min=1, help="Rounds; each keeps the best quarter.")] = 2,
-    metric: Annotated[str, typer.Option(help="What to search by; accuracy and AUROC are maximised.")] = "val_loss",
+    metric: Annotated[
+        str | None,
+        typer.Option(help="What to search by.  \\[default: val_loss; of your own problem, the outer loss]"),
+    ] = None,
+    maximise: Annotated[bool, typer.Option("--maximise", help="Larger is better, as of accuracy and AUROC.")] = False,
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Decides the wrong labels, the start and the batches.")
     ] = 0,
@@ -280,16 +293,21 @@ def tune(
             raise ValueError(f"cannot write {out}: give a name that ends in .toml, which bilax run takes.")
     from bilax import settings
     from bilax.experiments import search
-    from bilax.experiments.metrics import METRICS
+    from bilax.experiments.metrics import METRICS, SEARCHED_BY
     from bilax.running.sweep import one_program
     from bilax.sampling.samplers import resolve
 
     resolve(sampler)
-    candidates = one_program(search.grid(settings.parse(setting), _axes(grid)))
-    task = _task(problem, noise)
-    loaded = task.load(seed).problem
-    assert loaded.metrics is not None
-    measured = loaded.metrics(loaded.x0, loaded.y0)
+    base, axes = settings.parse(setting), _axes(grid or [])
+    search.grid(base, axes)  # a mistake shows before the data are loaded
+    if own_problem.is_own(problem):
+        title, loaded = problem, own_problem.load(problem)
+        metric = "outer_loss" if metric is None else metric
+    else:
+        task = _task(problem, noise)
+        title, loaded, metric = task.title, task.load(seed).problem, metric or SEARCHED_BY
+    measure = search.measure_of(loaded)
+    measured = measure(loaded.x0, loaded.y0)
     if metric not in measured:
         raise unknown(f"metric of {problem}", metric, measured)
     if math.isnan(measured[metric]):
@@ -297,12 +315,16 @@ def tune(
             f"{metric} is undefined here: without wrong labels there is nothing to tell apart. Search by val_loss, or "
             "give --noise above 0."
         )
-    sign = -1 if METRICS[metric].larger_is_better else 1
-    console.print(f"{task.title}: {len(candidates)} settings", highlight=False)
+    sign = -1 if maximise or (metric in METRICS and METRICS[metric].larger_is_better) else 1
+    axes = axes or search.default_axes(loaded, base, steps, sampler)
+    candidates = one_program(search.grid(base, axes))
+    for name, values in axes.items():
+        console.print(f"{name}: {', '.join(f'{value:.3g}' for value in values)}", highlight=False)
+    console.print(f"{escape(title)}: {len(candidates)} settings", highlight=False)
     trials = search.search(
         loaded,
         candidates,
-        lambda x, y: sign * float(loaded.metrics(x, y)[metric]),
+        lambda *point: sign * float(measure(*point)[metric]),
         steps=steps,
         rungs=rungs,
         seeds=[seed],
@@ -321,6 +343,11 @@ def tune(
         raise ValueError("every setting diverged; search smaller step sizes.")
     best = trials[0].algorithm
     console.print(f"best: {escape(settings.write(best))}", highlight=False, soft_wrap=True)
+    for name, values in axes.items():
+        chosen = getattr(best, name)
+        if len(values) > 2 and chosen in (min(values), max(values)):
+            end = "smallest" if chosen == min(values) else "largest"
+            console.print(f"{name} = {chosen:.3g} is the {end} that was tried: search further with --grid {name}=...")
     if out is not None:
         write_text(out, search.toml(best))
         console.print(f"written: {escape(str(out))}", highlight=False)

@@ -18,11 +18,15 @@ import jax.numpy as jnp
 from bilax import settings
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import unknown
+from bilax.hypergrad.auto_eta import largest_eigenvalue
+from bilax.hyperparameters import names_of
 from bilax.numerics.platforms import Jitted
 from bilax.oracle import Traced, traced
-from bilax.problem import Problem
+from bilax.problem import Problem, reads_carried
 from bilax.running import keeping, loop
 from bilax.running.checks import first_state, starting_point
+from bilax.running.inspection import Inspector
+from bilax.running.iterate import iterate
 from bilax.running.solve import solve
 from bilax.running.sweep import groups_of, on_every_core, one_program
 from bilax.sampling import keys
@@ -33,6 +37,7 @@ from bilax.storage.remembering import digest_of
 from bilax.types import PyTree
 
 MOST = 10_000  # settings in a grid
+FEW = 64  # samples in the batches on which the curvature at the start is measured
 KEEP = 4  # one in four settings survives a rung
 
 
@@ -48,7 +53,7 @@ class Trial(NamedTuple):
 def search(
     problem: Problem,
     candidates: Sequence[Algorithm],
-    score: Callable[[PyTree, PyTree], float],
+    score: Callable[..., float],
     *,
     steps: int,
     rungs: int = 2,
@@ -58,7 +63,9 @@ def search(
     announce: Callable[[str], None] = lambda text: None,
     checkpoint: Path | None = None,
 ) -> list[Trial]:
-    """Return all settings, best first. The last rung ends at iteration ``steps``, each rung at a quarter of the next.
+    """Return all settings, best first, by ``score(x, y)``, or ``score(x, y, carried)`` if the problem carries anything.
+
+    The last rung ends at iteration ``steps``, each rung at a quarter of the next.
 
     The candidates may differ in hyper-parameters that are real numbers: step sizes, momentum, eta. Each runs with every
     seed, and its worst run counts: a setting that diverges for some batches is not a good one. In the folder
@@ -130,9 +137,10 @@ class _Kept:
             self.path.unlink(missing_ok=True)
 
 
-def _judge(candidate: Any, steps: int, reached: tuple, score: Callable[[PyTree, PyTree], float]) -> Trial:
-    state, _, finite = reached
-    value = float(score(state.x, state.y)) if finite else math.inf
+def _judge(candidate: Any, steps: int, reached: tuple, score: Callable[..., float]) -> Trial:
+    state, memory, finite = reached
+    carried = () if memory.carried is None else (memory.carried,)
+    value = float(score(state.x, state.y, *carried)) if finite else math.inf
     fine = bool(finite) and bool(loop.state_is_finite(state))
     return Trial(candidate, steps, value if math.isfinite(value) else math.inf, "done" if fine else "diverged")
 
@@ -177,6 +185,41 @@ def toml(algorithm: Algorithm) -> str:
     """
     lines = [f"{name} = {json.dumps(value)}" for name, value in settings.parameters(algorithm).items()]
     return "\n".join([f'method = "{settings.name_of(algorithm)}"', "", "[parameters]", *lines]) + "\n"
+
+
+def measure_of(problem: Problem) -> Callable[..., dict[str, float]]:
+    """Return what is measured of a problem: its losses on all data, and its own metrics."""
+    losses = Inspector(traced(problem, "iid")).losses
+
+    def measure(x: PyTree, y: PyTree, carried: PyTree = problem.carried) -> dict[str, float]:
+        metrics: Any = problem.metrics or (lambda x, y: {})
+        own = metrics(x, y, *((carried,) if reads_carried(metrics) else ()))
+        return losses(Point(x, y), carried) | {name: float(value) for name, value in own.items()}
+
+    return measure
+
+
+class Point(NamedTuple):
+    x: PyTree
+    y: PyTree
+
+
+INNER = (0.1, 0.3, 1.0, 3.0)  # times 1/L, L being the largest curvature of the inner loss at the start
+OUTER = (0.3, 1.0, 3.0, 10.0, 30.0)  # how far an entry of x would come in all, if the first hypergradient went on
+
+
+def default_axes(problem: Problem, base: Any, steps: int, sampler: str | Sampler) -> dict[str, list[float]]:
+    """Return step sizes to search, of both levels, on the scales of the problem at its start."""
+    outer, inner = names_of("outer_step", base), names_of("inner_step", base)
+    x0, y0 = starting_point(problem, None, None)
+    oracle = traced(problem, sampler).oracle()
+    L = float(jax.jit(lambda x, y: largest_eigenvalue(oracle, keys.root(0), x, y, FEW)[0])(x0, y0))
+    calm = dict.fromkeys(outer, 1e-12) | dict.fromkeys(inner, INNER[1] / L)
+    norms = iterate(problem, dataclasses.replace(base, **calm), steps=10, sampler=sampler).info.norm_v
+    length = math.sqrt(sum(leaf.size for leaf in jax.tree.leaves(x0)))
+    first = length / (steps * max(float(norms[5:].mean()), 1e-30))
+    scales = dict.fromkeys(outer, (OUTER, first)) | dict.fromkeys(inner, (INNER, 1 / L))
+    return {name: [float(f"{value * scale:.2g}") for value in values] for name, (values, scale) in scales.items()}
 
 
 def grid(base: Algorithm, axes: Mapping[str, Sequence[float]]) -> list[Algorithm]:

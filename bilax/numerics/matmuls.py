@@ -91,7 +91,7 @@ def written_out(closed: ClosedJaxpr, arguments: Sequence[Any], origins: dict[int
         elif eqn.primitive in (reshape_p, transpose_p):
             outputs = [_reordered(eqn, inputs[0], origins)]
         else:
-            outputs = _apply(eqn, inputs)
+            outputs = applied(eqn, inputs)
         values.update(zip(eqn.outvars, outputs, strict=True))
     return values.of(closed.jaxpr.outvars)
 
@@ -121,7 +121,7 @@ def _compute(eqns: Sequence[JaxprEqn], values: Values) -> None:
                 if eqn.primitive is dot_general_p:
                     groups.setdefault(_shared(eqn, values), []).append(eqn)
                 else:
-                    values.update(zip(eqn.outvars, _apply(eqn, values.of(eqn.invars)), strict=True))
+                    values.update(zip(eqn.outvars, applied(eqn, values.of(eqn.invars)), strict=True))
         if groups:
             # Only the largest group: meanwhile the others may grow. Of equals, the last one, which others wait for.
             (side, *_), products = max(reversed(groups.items()), key=lambda group: len(group[1]))
@@ -151,7 +151,7 @@ def _take(products: list[JaxprEqn], side: int, values: Values, made_by: dict[Any
     axis = len(batched[0]) if side == 0 else factors[0].ndim - len(contracted[0])
     factors[side] = _join([product.invars[side] for product in products], free, values, made_by)
     if not free:
-        (joined,) = _apply(products[0], factors)
+        (joined,) = applied(products[0], factors)
         return [part.squeeze(axis) for part in jnp.split(joined, len(products), axis=axis)]
     return list(jnp.split(_turned(products[0], factors, side), len(products), axis=axis))
 
@@ -177,7 +177,7 @@ def _with_a_vector(product: JaxprEqn, values: Values, made_by: dict[Any, JaxprEq
             factors[side], axes[side] = values.of(made.invars)[0], 1 - axes[side]
     matrix = 0 if factors[0].size > factors[1].size else 1
     if axes[matrix] == 0:
-        return _apply(product, values.of(product.invars))[0]
+        return applied(product, values.of(product.invars))[0]
     params = {**product.params, "dimension_numbers": (((1,), (axes[1 - matrix],)), ((), ()))}
     out = dot_general_p.bind(factors[matrix], factors[1 - matrix], **params)
     return out if matrix == 0 else out.T
@@ -189,9 +189,9 @@ def _turned(product: JaxprEqn, factors: list[Any], side: int) -> jax.Array:
     free = [axis for axis in range(small.ndim) if axis not in contracted[side]]
     last = [small.ndim - 1] == list(contracted[side])
     if batched[0] or large.ndim != 2 or len(contracted[0]) != 1 or not free or (side == 0 and last):
-        return _apply(product, factors)[0]
+        return applied(product, factors)[0]
     if large.size < 2 * small.size or not on_cpu():
-        return _apply(product, factors)[0]
+        return applied(product, factors)[0]
     # The compiler would turn a mere transpose back.
     small = kept_apart(small.transpose((*free, *contracted[side])))
     params = {**product.params, "dimension_numbers": (((small.ndim - 1,), contracted[1 - side]), ((), ()))}
@@ -214,7 +214,8 @@ def _join(factors: list[Any], free: list[int], values: Values, made_by: dict[Any
     return jnp.concatenate([values[t.invars[0]] for t in transposed], axis=order[free[0]]).transpose(order)
 
 
-def _apply(eqn: JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
+def applied(eqn: JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
+    """Evaluate one equation of a jaxpr as it stands."""
     bound = eqn.primitive.get_bind_params(eqn.params)
     functions, params = bound if isinstance(bound, tuple) else ((), bound)  # a tuple before JAX 0.9
     out = eqn.primitive.bind(*functions, *inputs, **params)

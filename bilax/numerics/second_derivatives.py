@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bilax.numerics.convolutions import with_products
 from bilax.numerics.layout import turn_back
 from bilax.numerics.matmuls import fast_products
 from bilax.numerics.tree import axpy, norm, scale, vdot
@@ -226,7 +227,7 @@ class GaussNewton:
             batch, *others = self.arguments(draw)
 
             def outputs(y):
-                return self.outputs(x, turn_back(y), batch, *others)
+                return with_products(self.outputs, remember=False)(x, turn_back(y), batch, *others)
 
             def loss(y, z):
                 return self.loss(x, turn_back(y), z, batch)
