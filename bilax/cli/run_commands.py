@@ -11,7 +11,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from bilax.cli import own_problem, signals
+from bilax.cli import signals
 from bilax.cli.shell import app, check_folder, check_writable, console
 from bilax.errors import unknown
 from bilax.storage.files import write_text
@@ -292,6 +292,7 @@ def tune(
         if out.suffix != ".toml":
             raise ValueError(f"cannot write {out}: give a name that ends in .toml, which bilax run takes.")
     from bilax import settings
+    from bilax.cli import own_problem
     from bilax.experiments import search
     from bilax.experiments.metrics import METRICS, SEARCHED_BY
     from bilax.running.sweep import one_program
