@@ -1,6 +1,7 @@
 """The paper's propositions, checked numerically, and its theorems' settings."""
 
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import jax
@@ -26,10 +27,10 @@ def softmax_constants(case):
     rng = np.random.default_rng(0)
     n, classes, features = 24, 3, 4
     p = case.problem
-    one = lambda data, i: jax.tree.map(lambda a: a[i : i + 1], data)
     join = lambda f: lambda z, b: f(z[:n], z[n:].reshape(classes, features), b)
     F, G = join(p.outer_loss), join(p.inner_loss)
-    per = lambda f, data: jax.jit(lambda z: jnp.stack([f(z, one(data, i)) for i in range(n)]))
+    each = lambda data: jax.tree.map(lambda a: a[:, None], data)  # batches of one sample
+    per = lambda f, data: jax.jit(lambda z: jax.vmap(lambda b: f(z, b))(each(data)))
     grad_F, grad_G = per(jax.grad(F), p.outer_data), per(jax.grad(G), p.inner_data)
     hess_F, hess_G = per(jax.hessian(F), p.outer_data), per(jax.hessian(G), p.inner_data)
     L = M = tau = rho = sigma = 0.0
@@ -46,8 +47,18 @@ def softmax_constants(case):
     return Constants(float(L), 2 * 0.05, float(M), float(tau), float(rho), float(sigma), RADIUS)
 
 
-CASES = [(PROBLEM_CASES[0], QUADRATIC.constants(RADIUS)), (PROBLEM_CASES[1], softmax_constants(PROBLEM_CASES[1]))]
-both_problems = pytest.mark.parametrize(("case", "c"), CASES, ids=["quadratic", "softmax"])
+@cache
+def constants_of(name):
+    quadratic, softmax = PROBLEM_CASES
+    return QUADRATIC.constants(RADIUS) if name == quadratic.name else softmax_constants(softmax)
+
+
+@pytest.fixture
+def c(case):
+    return constants_of(case.name)
+
+
+both_problems = pytest.mark.parametrize("case", PROBLEM_CASES, ids=lambda case: case.name)
 
 
 def points(case, number=6):

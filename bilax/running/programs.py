@@ -8,6 +8,7 @@ from collections.abc import Hashable
 
 from bilax import oracle
 from bilax.hypergrad import estimators
+from bilax.numerics import convolutions
 from bilax.running import eta_warnings, inspection, loop
 
 KEPT = 64  # problems with functions of their own
@@ -24,8 +25,10 @@ def make_room(functions: Hashable) -> None:
         for program in (
             loop.advance,
             loop.advance_while_finite,
+            loop._move,
             loop._step,
             loop.state_is_finite,
+            inspection._forward,
             inspection._losses,
             inspection._verdict,
             eta_warnings._largest_eigenvalue,
@@ -33,4 +36,5 @@ def make_room(functions: Hashable) -> None:
         ):
             program.clear_cache()  # type: ignore[attr-defined]
         oracle._ways.cache_clear()
+        convolutions._has_convolutions.cache_clear()
     _seen.add(functions)
