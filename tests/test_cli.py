@@ -198,15 +198,29 @@ def test_demo_prints_a_table_and_draws_a_picture(here, tmp_path, monkeypatch):
     assert height > 300
 
 
+DEMO = """
+import json
+from bilax.experiments import demo
+
+outcome = demo.run_demo(seed=2)
+told = {row.method: {"accuracy": row.test_accuracy, "auroc": row.auroc} for row in outcome.rows}
+for row in outcome.rows:
+    if row.method in outcome.results:
+        told[row.method] |= {"status": outcome.results[row.method].status, "F": row.counts.F}
+print(json.dumps(told))
+"""
+
+
 @pytest.mark.slow
 def test_the_demo_is_an_honest_win():
     """What is promised: HyperCleaner is ahead of every rival in accuracy and in finding wrong labels, on average."""
-    outcome = demo.run_demo(seed=2)
-    rows = {row.method: row for row in outcome.rows}
+    run = subprocess.run([sys.executable, "-c", DEMO], capture_output=True, text=True)  # compiled as users have it
+    assert run.returncode == 0, run.stderr
+    rows = json.loads(run.stdout)
     ours = rows.pop(demo.CLEANER)
     for name, row in rows.items():
-        assert ours.test_accuracy > row.test_accuracy, name
-        assert ours.auroc > row.auroc, name
+        assert ours["accuracy"] > row["accuracy"], name
+        assert ours["auroc"] > row["auroc"], name
     for name, (method, steps) in demo.METHODS.items():
-        assert outcome.results[name].status == "done"
-        assert rows[name].counts.F == sum(method.cost(k).F for k in range(steps))
+        assert rows[name]["status"] == "done"
+        assert rows[name]["F"] == sum(method.cost(k).F for k in range(steps))

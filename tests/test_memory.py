@@ -35,6 +35,9 @@ SOAK = """
 import gc, resource, sys
 import jax, jax.numpy as jnp, numpy as np
 from bilax import Problem, Reverse, MRBO, solve
+from bilax.running import programs
+
+programs.KEPT = 16
 
 def resident():
     gc.collect()
@@ -52,9 +55,9 @@ def fresh(i):
 
 seen = []
 if sys.argv[1] == "calls":
-    for i in range(200):
+    for i in range(52):
         solve(fresh(i), Reverse(T=1, S=2), steps=1)
-        if i in (70, 135, 199):
+        if i in (18, 35, 51):
             seen.append(resident())
 else:
     problem = fresh(0)
@@ -80,7 +83,7 @@ def soak(what):
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux's")
 def test_many_calls_with_fresh_problems_keep_memory_flat():
-    """After 70, 135 and 199 calls: programs were forgotten twice, so that the last two differ little."""
+    """After 18, 35 and 51 calls, of 16 that are kept: programs were forgotten three times."""
     first, second, third = soak("calls")
     assert third < 1.1 * second
     assert third < 1.3 * first

@@ -232,10 +232,10 @@ def survive(folder, left_alone, seed, kills):
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_runs_killed_at_random_moments(left_alone, part):
-    """Five kills in each part: the parts are there to run beside each other."""
+    """Three kills in each part: the parts are there to run beside each other."""
     killed, seed = 0, 100 * part
-    while killed < 5:
-        killed += survive(left_alone.parent / f"killed{seed}", left_alone, seed, kills=5 - killed)
+    while killed < 3:
+        killed += survive(left_alone.parent / f"killed{seed}", left_alone, seed, kills=3 - killed)
         seed += 1
 
 
