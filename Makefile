@@ -84,6 +84,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/devices.py
 	$(BIN)/python benchmarks/streaming.py
 	$(BIN)/python benchmarks/unrolling.py
+	$(BIN)/python benchmarks/convolutions.py
 	$(BIN)/python benchmarks/show.py  # and with --page, the tables of docs/performance.md
 
 clean:

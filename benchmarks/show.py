@@ -180,6 +180,24 @@ def _unrolling(facts):
     return _table(["", "ms", "MB"], rows) + f"\n\n{said}"
 
 
+def _convolutions(facts):
+    return _table(
+        ["images", "method", "ms per step", "of what it takes outside of a loop", "XLA's convolutions in the loop"],
+        [
+            [
+                row["network"],
+                row["method"],
+                f"{1e3 * row['bilax']:.3g}",
+                f"{row['bilax'] / row['outside']:.2f}",
+                f"{row[SLOW] / row['bilax']:.1f} times",
+            ]
+            for row in facts["rows"]
+        ],
+    )
+
+
+SLOW = "XLA's in the loop"
+
 # Marker on the page -> the file that was measured, and how it becomes a table.
 TABLES = {
     "peer": ("peer", _peer),
@@ -193,7 +211,7 @@ TABLES = {
     "compilation": ("startup", _compilation),
 }
 OF_SCALE = {"devices": ("devices", _measuring), "streaming": ("streaming", _measuring)}
-OF_NETWORKS = {"unrolling": ("unrolling", _unrolling)}
+OF_NETWORKS = {"unrolling": ("unrolling", _unrolling), "convolutions": ("convolutions", _convolutions)}
 PAGES = {"performance.md": TABLES, "scale.md": OF_SCALE, "networks.md": OF_NETWORKS}
 
 

@@ -15,7 +15,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
-from seldom import SELDOM  # noqa: E402
+from seldom import PROOFS, SELDOM  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
@@ -45,7 +45,6 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: a proof that seldom changes; `make test` leaves it to .ci/run")
 
 
-# Their own numbers (transcripts, counts, identities) are in the quick set, too.
 ALIKE = {"test_contract", "test_loop", "test_optimisers", "test_oracle", "test_projections"}
 
 
@@ -55,7 +54,9 @@ def pytest_collection_modifyitems(config, items):
         values = getattr(getattr(item, "callspec", None), "params", {})
         seldom = getattr(values.get("algorithm"), "method", None) in SELDOM
         twice = getattr(values.get("case"), "name", None) == "quadratic"  # one problem is enough, the harder one
-        if seldom and (twice or item.module.__name__ in ALIKE):
+        module = getattr(getattr(item, "module", None), "__name__", "")
+        proof = getattr(item, "originalname", None) in PROOFS.get(module, ())
+        if proof or (seldom and (twice or module in ALIKE)):
             item.add_marker(pytest.mark.slow)
         if method := getattr(values.get("algorithm"), "method", None):  # in one process: what is compiled is shared
             item.add_marker(pytest.mark.xdist_group(method))
