@@ -187,7 +187,7 @@ def _convolutions(facts):
             [
                 row["network"],
                 row["method"],
-                f"{1e3 * row['bilax']:.3g}",
+                f"{1e3 * row['bilax']:,.1f}",
                 f"{row['bilax'] / row['outside']:.2f}",
                 f"{row[SLOW] / row['bilax']:.1f} times",
             ]

@@ -1,7 +1,7 @@
 """Convolutions as matrix products, on a CPU.
 
 XLA hands a convolution to a fast library only where it stands alone: inside a compiled loop, which is where all steps
-of a method are, it takes five to fifteen times as long. A product of the patches of the images with the kernel as a
+of a method are, it takes two to fifteen times as long. A product of the patches of the images with the kernel as a
 matrix does not:
 
     before   conv(images, kernel)            after   patches(images) @ kernel
