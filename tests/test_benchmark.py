@@ -164,7 +164,9 @@ def test_a_search_finds_steps_and_remembers_them(tmp_path, monkeypatch):
     found = runs.searched(Task("simulated"), ["SOBA"], tmp_path, scale=0.01)
     monkeypatch.setattr(runs, "_search", None)
     assert runs.searched(Task("simulated"), ["SOBA"], tmp_path, scale=0.01) == found
-    inner, outer = found["SOBA"]
+    inner, outer, most = found["SOBA"]
+    (job,) = runs.jobs(Task("simulated"), "searched", found, [0], 1.0)
+    assert job.steps == most >= 4  # no run goes further
     assert inner in GRIDS["simulated"][0]
     assert any(inner / outer == pytest.approx(ratio) for ratio in GRIDS["simulated"][1])
 

@@ -6,7 +6,7 @@ alone misleads: far from the inner solution it can lie below the lowest Phi.) Th
 decide the batches alone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,20 +23,20 @@ from bilax.storage.remembering import remembered
 SEEDS = 10
 SEARCHED_WITH = (0, 1, 2)  # seeds, of which the worst counts
 BUDGETS = {"simulated": 5.0, "ijcnn1": 5.0, "covtype": 10.0, "mnist-replaced": 10.0}  # seconds per run
-PILOT = 1.0  # seconds of the short run that measures the pace
+PILOT, PILOTS = 1.0, 3  # seconds of a short run that measures the pace, and how many there are: the fastest counts
 TINY = 1e-6  # steps of that run
 BEYOND = 1.5  # times as far as a run is expected to come, so that none leaves what was searched
 RUNGS, LANES = 3, 5  # 25 settings to a sixteenth of the horizon, 7 to a quarter, 2 to the end
 
 Announce = Callable[[str], None]
-Steps = dict[str, tuple[float, float]]  # method -> inner and outer step
+Steps = Mapping[str, Sequence[float]]  # method -> inner and outer step, and the iteration at which its search ended
 
 
 def searched(
     task: Task, methods: Sequence[str], keep: Path, *, scale: float = 1.0, announce: Announce = lambda text: None
 ) -> Steps:
-    """Return the best steps of every method; what was found is remembered in a folder."""
-    found: Steps = {}
+    """Return the best steps of every method, and how far they were searched; it is remembered in a folder."""
+    found: dict[str, Sequence[float]] = {}
     for method in methods:
         identity = {
             "task": task.name,
@@ -45,10 +45,11 @@ def searched(
             "by": _judged_by(task),
             "seeds": SEARCHED_WITH,
             "beyond": BEYOND,
+            "pilots": PILOTS,
         }
-        inner, outer = remembered(keep, identity, lambda m=method: _search(task, m, scale))
-        announce(f"{task.title}: {method}: inner step {inner:g}, outer step {outer:g}")
-        found[method] = (inner, outer)
+        inner, outer, most = remembered(keep, identity, lambda m=method: _search(task, m, scale))
+        announce(f"{task.title}: {method}: inner step {inner:g}, outer step {outer:g}, searched to {most:,}")
+        found[method] = (inner, outer, most)
     return found
 
 
@@ -57,12 +58,13 @@ def _search(task: Task, method: str, scale: float) -> list[float]:
     points = [(inner, inner / ratio) for inner, ratio in product(*GRIDS[task.data])]
     candidates = [METHODS[method](outer, inner) for inner, outer in points]
     still = METHODS[method](TINY, TINY)  # a step takes as long, and the pilot cannot diverge
-    steps = max(4, round(BEYOND * scale * BUDGETS[task.data] / pace(problem, still, sampler, PILOT * scale)))
+    fastest = min(pace(problem, still, sampler, PILOT * scale) for _ in range(PILOTS))  # not what the machine did else
+    steps = max(4, round(BEYOND * scale * BUDGETS[task.data] / fastest))
     outer_loss = jax.jit(lambda x, y: problem.outer_loss(x, y, problem.outer_data))
     score = outer_loss if _judged_by(task) == "outer loss" else _gap_of(problem)
     options: dict[str, Any] = dict(steps=steps, rungs=RUNGS, lanes=LANES, sampler=sampler)
     trials = search(problem, candidates, score, seeds=SEARCHED_WITH, **options)
-    return list(points[candidates.index(trials[0].algorithm)])
+    return [*points[candidates.index(trials[0].algorithm)], steps]
 
 
 def _judged_by(task: Task) -> str:
@@ -76,7 +78,10 @@ def _gap_of(problem: Problem) -> Callable[[Any, Any], float]:
 
 
 def jobs(task: Task, variant: str, steps: Steps, seeds: Sequence[int], budget: float) -> Iterator[Job]:
+    """Return the runs; none goes further than its steps were searched, where other steps might be better."""
     for seed in seeds:
-        for method, (inner, outer) in steps.items():
+        for method, (inner, outer, *most) in steps.items():
             setting = METHODS[method](outer, inner)
-            yield Job(task, setting, seed, sampler_of(method), FOREVER, budget, method, variant)
+            yield Job(
+                task, setting, seed, sampler_of(method), int(most[0]) if most else FOREVER, budget, method, variant
+            )

@@ -190,7 +190,7 @@ def _benchmark(out: Path, seeds: int | None, budget: float | None, quick: bool, 
         seconds = budget or (0.5 if quick else runs.BUDGETS[task.data])
         wanted = [method for method in methods_for(task) if only.lower() in f"{task.name} {method}".lower()]
         published = {method: steps for method, steps in PUBLISHED[task.name].items() if method in wanted}
-        variants = {"published": published}
+        variants: dict[str, runs.Steps] = {"published": published}
         if not quick:
             variants["searched"] = runs.searched(task, wanted, out / ".benchmark", announce=announce)
         jobs = [job for name, steps in variants.items() for job in runs.jobs(task, name, steps, how_many, seconds)]
