@@ -82,6 +82,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/devices.py
+	$(BIN)/python benchmarks/scale_model.py
 	$(BIN)/python benchmarks/streaming.py
 	$(BIN)/python benchmarks/unrolling.py
 	$(BIN)/python benchmarks/convolutions.py

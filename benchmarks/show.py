@@ -9,6 +9,7 @@ docs/networks.md are written from it.
 import argparse
 import json
 import re
+import statistics
 from pathlib import Path
 
 import matplotlib as mpl
@@ -198,6 +199,30 @@ def _convolutions(facts):
 
 SLOW = "XLA's in the loop"
 
+
+def _model(facts):
+    errors = [abs(row["error"]) for row in facts["rows"]]
+    middle, worst = (f"{100 * value:.0f} %" for value in (statistics.median(errors), max(errors)))
+    said = f"The fit to {len(errors)} times is off by {middle} in the median, and by {worst} at worst."
+    rows = []
+    for one in facts["predictions"]:
+        total, parts = sum(one["parts"].values()), one["parts"]
+        shares = [f"{100 * part / total:.0f} %" for part in parts.values()]
+        rows.append([one["machine"], one["method"], f"{1e3 * total:.2f}", f"{one['S'] / total:.1e}", *shares])
+    heads = ["predicted for", "method", "ms per step", "samples per second", *facts["predictions"][0]["parts"]]
+    return _table(heads, rows) + f"\n\n{said}"
+
+
+def _reductions(facts):
+    times = {}
+    for name, reductions in sorted(facts["reductions"].items(), key=lambda item: item[1]):
+        times.setdefault(f"{reductions:g}", []).append(f"`{name}`")
+    return _table(
+        ["arrays like y that are reduced in a step, at most", "methods with their defaults"],
+        [[reductions, ", ".join(names)] for reductions, names in times.items()],
+    )
+
+
 # Marker on the page -> the file that was measured, and how it becomes a table.
 TABLES = {
     "peer": ("peer", _peer),
@@ -210,7 +235,12 @@ TABLES = {
     "startup": ("startup", _startup),
     "compilation": ("startup", _compilation),
 }
-OF_SCALE = {"devices": ("devices", _measuring), "streaming": ("streaming", _measuring)}
+OF_SCALE = {
+    "devices": ("devices", _measuring),
+    "streaming": ("streaming", _measuring),
+    "model": ("scale_model", _model),
+    "reductions": ("scale_model", _reductions),
+}
 OF_NETWORKS = {"unrolling": ("unrolling", _unrolling), "convolutions": ("convolutions", _convolutions)}
 PAGES = {"performance.md": TABLES, "scale.md": OF_SCALE, "networks.md": OF_NETWORKS}
 
