@@ -8,11 +8,11 @@ A step of P devices takes
 
 The devices share the floating-point work of a step and the bytes of its batches; R and M are the rates of one device.
 Every derivative in y ends in one reduction among all devices, at most, of as many bytes as y has (a weight per sample
-stays where its sample is; what does not wait for each other may be joined). All of this follows from the calls and draws that a method declares. On one machine
-all devices share the same cores, so that the first two terms do not fall with P, and each device adds its own share of
-the others; R, M, latency and link are fitted to the times of several methods and batch sizes (least squares of relative
-errors, nothing below 0). For other machines the same formula takes rates from data sheets: a prediction, not a
-measurement.
+stays where its sample is; what does not wait for each other may be joined). All of this follows from the calls and
+draws that a method declares. On one machine all devices share the same cores, so that the first two terms do not fall
+with P, and each device adds its own share of the others; R, M, latency and link are fitted to the times of several
+methods and batch sizes (least squares of relative errors, nothing below 0). For other machines the same formula takes
+rates from data sheets: a prediction, not a measurement.
 """
 
 import argparse
