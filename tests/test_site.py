@@ -123,7 +123,7 @@ def test_all_commands_and_examples_are_there(site):
         "report",
     ]
     for path in generated.examples():
-        assert (site / "project" / "examples" / path.name).read_text() == path.read_text()
+        assert (site / "project" / "examples" / path.name).read_text() == generated.alone(path)
         assert f"project/examples/{path.name}" in (site / "gallery.html").read_text()
 
 

@@ -1,6 +1,8 @@
 """The parts of pages that are made from the code: gallery, command line, methods."""
 
 import ast
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,17 +40,45 @@ def gallery() -> str:
             f"## {path.name}",
             f"![What {path.name} draws](images/gallery/{picture.name}){{ loading=lazy }}",
             first,
-            f"[Download]({file}){{ download={path.name} }}" + _and_what_it_needs(path),
+            f"[Download]({file}){{ download={path.name} }}",
             "</div>",
         ]
         cards.append("\n\n".join(parts))
     return '<div class="gallery" markdown>\n\n' + "\n\n".join(cards) + "\n\n</div>"
 
 
-def _and_what_it_needs(path: Path) -> str:
-    if f"from {SHARED.stem} import" not in path.read_text("utf-8"):
-        return ""
-    return f", and beside it [{SHARED.name}](project/examples/{SHARED.name}){{ download={SHARED.name} }}"
+def alone(path: Path) -> str:
+    """Return an example as one file: what it takes from the one that recipes share is written out in it."""
+    text = path.read_text("utf-8")
+    asked = re.search(rf"^from {SHARED.stem} import (.+)\n", text, re.MULTILINE)
+    if asked is None:
+        return text
+    shared = SHARED.read_text("utf-8")
+    nodes, lines = ast.parse(shared).body, shared.splitlines()
+    defined = {node.name: node for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    wanted = asked[1].split(", ")
+    for name in wanted:  # which grows
+        used = {node.id for node in ast.walk(defined[name]) if isinstance(node, ast.Name)}
+        wanted += [other for other in defined if other in used and other not in wanted]
+    parts = []
+    for name, node in defined.items():
+        if name in wanted:
+            first = min(one.lineno for one in (node, *node.decorator_list))
+            parts.append("\n".join(lines[first - 1 : node.end_lineno]))
+    names = {node.id for name in wanted for node in ast.walk(defined[name]) if isinstance(node, ast.Name)}
+    imports = [line for node in nodes if _binds(node) & names and (line := lines[node.lineno - 1]) + "\n" not in text]
+    standard = [line for line in imports if line.split()[1] in sys.stdlib_module_names]
+    text = text.replace(asked[0], "".join(f"{line}\n" for line in imports if line not in standard))
+    text = re.sub(r"^(?=import |from )", "".join(f"{line}\n" for line in standard) + "\n", text, count=1, flags=re.M)
+    last = max(node.end_lineno or 0 for node in ast.parse(text).body if isinstance(node, (ast.Import, ast.ImportFrom)))
+    rows = text.splitlines()
+    return "\n".join([*rows[:last], "", "", "\n\n\n".join(parts), "", *rows[last:]]) + "\n"
+
+
+def _binds(node: ast.stmt) -> set[str]:
+    if not isinstance(node, (ast.Import, ast.ImportFrom)):
+        return set()
+    return {(one.asname or one.name).partition(".")[0] for one in node.names}
 
 
 def methods() -> str:

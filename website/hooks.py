@@ -38,7 +38,7 @@ def _first_the_index(page: Path) -> tuple[bool, str]:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the examples, and whatever else of the project a page links to."""
-    linked = {*generated.examples(), generated.SHARED}
+    linked = set(generated.examples())
     waiting = [Path(file.abs_src_path or "") for file in files.documentation_pages()]
     while waiting:
         page = waiting.pop()
@@ -47,7 +47,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         waiting += [target for target in found if target.suffix == ".md"]
     for path in sorted(linked):
         inclusion = InclusionLevel.NOT_IN_NAV
-        files.append(File.generated(config, _uri(path), abs_src_path=str(path), inclusion=inclusion))
+        of_path: Any = {"abs_src_path": str(path)}
+        if path in generated.examples():
+            of_path = {"content": generated.alone(path)}
+        files.append(File.generated(config, _uri(path), **of_path, inclusion=inclusion))
     return files
 
 
