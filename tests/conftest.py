@@ -48,6 +48,10 @@ def pytest_configure(config):
 ALIKE = {"test_contract", "test_loop", "test_optimisers", "test_oracle", "test_projections"}
 
 
+# Examples of docstrings that read data sets which do not come with the package
+READS_DATA = tuple(f"bilax.datasets.{part}." for part in ("cifar10", "mnist", "newsgroups", "tables"))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     for item in items:
@@ -56,6 +60,10 @@ def pytest_collection_modifyitems(config, items):
         twice = getattr(values.get("case"), "name", None) == "quadratic"  # one problem is enough, the harder one
         module = getattr(getattr(item, "module", None), "__name__", "")
         proof = getattr(item, "originalname", None) in PROOFS.get(module, ())
+        if item.name.startswith(READS_DATA):
+            there = os.environ.get("BILAX_DATA_DIR")
+            item.add_marker(pytest.mark.skipif(not there, reason="needs BILAX_DATA_DIR"))
+            item.add_marker(pytest.mark.slow)
         if proof or (seldom and (twice or module in ALIKE)):
             item.add_marker(pytest.mark.slow)
         if method := getattr(values.get("algorithm"), "method", None):  # in one process: what is compiled is shared

@@ -23,7 +23,22 @@ def cifar10(
     ``trusted`` ones clean, and ``test`` of the test images.
 
     A row is an image as (32, 32, 3) numbers, colours normalised, and a bias feature. As many of the five training
-    files are used as are there (`cifar10_batches`): one, with 10,000 images, is enough for the default sizes."""
+    files are used as are there (`cifar10_batches`): one, with 10,000 images, is enough for the default sizes.
+
+    Args:
+      noise: the share of the training labels that are wrong.
+      train: the number of images to train on, the first ones.
+      trusted: the number of images whose labels are right, for the outer loss: the next ones.
+      test: how many of the test images to test on.
+      seed: decides which labels are wrong.
+
+    Returns:
+      A `HyperCleaning`, for `bilax.problems.hyper_cleaning` or a network of your own.
+
+    >>> data = cifar10(0.4, train=500, trusted=100, test=200)
+    >>> data.features.shape, int(data.corrupted.sum()), data.trusted_labels.shape
+    ((500, 3073), 200, (100,))
+    """
     names = cifar10_batches()
     there = IMAGES * len(names)
     if not (train >= 1 and trusted >= 1 and train + trusted <= there):
@@ -47,7 +62,11 @@ def cifar10(
 
 
 def cifar10_batches() -> tuple[str, ...]:
-    """Return the names of the training files that are there, in their order."""
+    """Return the names of the training files that are there, in their order.
+
+    >>> cifar10_batches()[0]
+    'data_batch_1.bin'
+    """
     names = tuple(name for name in BATCHES if (folder(PART) / name).is_file())
     missing = [name for name, there in ((BATCHES[0], names), (TEST, (folder(PART) / TEST).is_file())) if not there]
     if missing:

@@ -44,6 +44,10 @@ def mnist(
 
     Returns:
       A `HyperCleaning`, for `bilax.problems.hyper_cleaning`.
+
+    >>> data = mnist(0.1, train=1_000, trusted=200)
+    >>> data.features.shape, int(data.corrupted.sum()), data.test_labels.shape
+    ((1000, 785), 100, (10000,))
     """
     images, labels, test_images, test_labels = read_mnist()
     if not (train >= 1 and trusted >= 1 and train + trusted <= len(images)):

@@ -20,7 +20,11 @@ COVTYPE_MIRRORS = ("https://archive.ics.uci.edu/ml/machine-learning-databases/co
 
 
 def ijcnn1() -> Split:
-    """Return ijcnn1 as it is stored: 49,990 rows of 22 features to train on, 91,701 to validate; labels +1 and -1."""
+    """Return ijcnn1 as it is stored: 49,990 rows of 22 features to train on, 91,701 to validate; labels +1 and -1.
+
+    >>> ijcnn1().features.shape
+    (49990, 22)
+    """
     X, y, X_val, y_val, X_test, y_test = (part for file in IJCNN1 for part in _svmlight(file))
     return Split(np.concatenate([X, X_val]), np.concatenate([y, y_val]), X_test, y_test)
 
@@ -33,6 +37,9 @@ def covtype(seed: int = 2442) -> Split:
 
     Returns:
       A `Split` of 54 features in 7 classes.
+
+    >>> [len(part) for part in covtype()[::2]]
+    [371847, 92962, 116203]
     """
     path = fetch(COVTYPE, "covtype", COVTYPE_MIRRORS)
     with gzip.open(path, "rt") as stream:
@@ -56,6 +63,10 @@ def mnist_replaced(ratio: float, seed: int = 32) -> Split:
 
     Returns:
       A `Split` of 784 features in 10 classes.
+
+    >>> data = mnist_replaced(0.5)
+    >>> data.features.shape, data.validation_features.shape
+    ((20000, 784), (5000, 784))
     """
     images, labels, test_images, test_labels = read_mnist()
     order = np.random.RandomState(seed)
