@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 COUNTS = (1, 2, 4, 8)
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={max(COUNTS)}"
+FLAGS = f"--xla_force_host_platform_device_count={max(COUNTS)} --xla_cpu_enable_concurrency_optimized_scheduler=false"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402

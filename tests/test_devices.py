@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bilax.running.devices import IN_ORDER
 from bilax.sampling import keys
 from bilax.sampling.strata import Evenly, Spread, devices_in_line
 
@@ -19,7 +20,7 @@ ONE = devices_in_line(jax.devices()[:1])
 
 @pytest.mark.parametrize("speed", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_on_many_devices(speed):
-    flags = {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"}
+    flags = {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8 {IN_ORDER}"}
     call = [
         sys.executable,
         "-m",

@@ -1,5 +1,6 @@
 """A problem on many devices: its data along a mesh, and where the arrays of a run lie."""
 
+import os
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -21,6 +22,10 @@ from bilax.types import PyTree
 
 SAMPLERS = ("iid", "epoch", "full")  # that can draw evenly from all devices
 
+# Parts of a CPU that outnumber its cores may each wait in another reduction until XLA ends the program, where it lets
+# those that do not depend on each other run side by side. (As an option of one program, this does not help.)
+IN_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
+
 
 def spread(problem: Problem | Oracle, sampler: str | Sampler, mesh: Any, algorithm: Algorithm) -> TracedProblem:
     """Return the problem with its data along the data axis of a mesh, or say why that cannot be."""
@@ -36,12 +41,14 @@ def spread(problem: Problem | Oracle, sampler: str | Sampler, mesh: Any, algorit
 
 def mesh_of(count: int) -> Mesh:
     """Return a mesh of so many devices; on a CPU, if JAX has not begun, of as many parts of it."""
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {IN_ORDER}"  # read when it begins
     with suppress(RuntimeError):  # it has begun
         jax.config.update("jax_num_cpu_devices", count)
     if jax.device_count() < count:
         raise ValueError(
             f"{count} devices were asked for, and JAX has {jax.device_count()} ({jax.default_backend()}). To cut a CPU "
-            f"into {count}, set XLA_FLAGS=--xla_force_host_platform_device_count={count} before JAX is imported."
+            f"into {count}, set XLA_FLAGS='--xla_force_host_platform_device_count={count} {IN_ORDER}' before JAX is "
+            "imported."
         )
     return jax.make_mesh((count,), ("data",), devices=jax.devices()[:count])
 
