@@ -110,3 +110,20 @@ def test_what_is_carried_is_judged_as_it_is_at_the_end():
     seen = lambda *point: measure(*point)["steps"]
     trials = search.search(problem, [bilax.SOBA(gamma=0.1), bilax.SOBA(gamma=0.2)], seen, steps=8, rungs=1)
     assert [trial.score for trial in trials] == [8.0, 8.0]
+
+
+def test_a_setting_that_diverges_later_is_behind_one_that_was_not_run_as_far():
+    problem = bilax.Problem(
+        outer_loss=lambda x, y, batch: jnp.mean((y - batch) ** 2),
+        inner_loss=lambda x, y, batch: jnp.mean((y - x) ** 2),
+        outer_data=np.full(10, 10.0),
+        inner_data=np.zeros(20),
+        x0=np.zeros(()),
+        y0=np.zeros(()),
+    )
+    settings = [bilax.AIDCG(alpha=0.5, beta=beta, T=5) for beta in (1e-4, 1e-3, 2e-3, 4e-3)]
+    far = lambda x, y: np.inf if x > 1 else -float(x)  # the largest step is the best one, until it is too far
+    trials = search.search(problem, settings, far, steps=40, rungs=2)
+    assert trials[-1].steps == 40
+    assert trials[-1].algorithm.beta == 4e-3
+    assert trials[0].algorithm.beta == 2e-3

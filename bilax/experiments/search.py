@@ -104,7 +104,8 @@ def search(
         left = sorted(left, key=lambda i: best[i].score)[: math.ceil(len(left) / KEEP)]
         kept.save(reached, rung + 1, 0, left, done, best)
     kept.remove()
-    return sorted(best.values(), key=lambda trial: (-trial.steps, trial.score))
+    # One that diverged further on is behind one that did not and was not run as far.
+    return sorted(best.values(), key=lambda trial: (math.isinf(trial.score), -trial.steps, trial.score))
 
 
 class _Kept:
