@@ -121,9 +121,9 @@ def test_a_setting_that_diverges_later_is_behind_one_that_was_not_run_as_far():
         x0=np.zeros(()),
         y0=np.zeros(()),
     )
-    settings = [bilax.AIDCG(alpha=0.5, beta=beta, T=5) for beta in (1e-4, 1e-3, 2e-3, 4e-3)]
+    settings = [bilax.AIDCG(alpha=alpha, beta=0.4, T=5) for alpha in (1e-4, 1e-3, 2e-3, 4e-3)]
     far = lambda x, y: np.inf if x > 1 else -float(x)  # the largest step is the best one, until it is too far
     trials = search.search(problem, settings, far, steps=40, rungs=2)
     assert trials[-1].steps == 40
-    assert trials[-1].algorithm.beta == 4e-3
-    assert trials[0].algorithm.beta == 2e-3
+    assert trials[-1].algorithm.alpha == 4e-3
+    assert trials[0].algorithm.alpha == 2e-3
