@@ -102,7 +102,7 @@ class Result:
     @property
     def carried(self) -> PyTree:
         """What the losses read at the end, such as batch statistics, if the problem has any of it."""
-        return getattr(self.state.memory, "carried", None)
+        return _carried(self.state)
 
     def save(self, path: str | Path) -> None:
         """Write all of it to one file, which `bilax.results.load` reads back bit for bit."""
@@ -147,13 +147,16 @@ class Iterates(NamedTuple):
       state: the last state.
       info: the `Info` of every step.
       status: how it ended.
-      carried: what the losses read at the end, if the problem has any of it.
     """
 
     state: Any
     info: Any
     status: Outcome
-    carried: PyTree = None
+
+    @property
+    def carried(self) -> PyTree:
+        """What the losses read at the end, such as batch statistics, if the problem has any of it."""
+        return _carried(self.state)
 
 
 def load(path: str | Path) -> Any:
@@ -202,6 +205,10 @@ def _saved(path: Path) -> Result:
     trees = {name: rebuilt(shapes[name], arrays) for name in sorted(shapes)}  # the order of jax.tree.leaves
     counts, history, warnings = (facts.pop(name) for name in ("counts", "history", "warnings"))
     return Result(counts=Counts(**counts), history=History(history), warnings=tuple(warnings), **trees, **facts)
+
+
+def _carried(state: Any) -> PyTree:
+    return getattr(getattr(state, "memory", None), "carried", None)
 
 
 def _pandas(what: str) -> Any:

@@ -17,6 +17,7 @@ from bilax.running.checks import check_algorithm, check_memory, check_single, ch
 from bilax.running.diagnosis import check_iterates
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
+from bilax.storage.trees import with_memory
 from bilax.types import PyTree, Scalar
 
 
@@ -74,7 +75,8 @@ def iterate(
 
 def recorded(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, steps: int) -> Iterates:
     state, memory, info, _ = loop.record(problem, algorithm, stream, state, steps)
-    return Iterates(state, info, outcome(state, info), memory.carried)
+    told = outcome(state, info)
+    return Iterates(state if memory.carried is None else with_memory(state, memory), info, told)
 
 
 def outcome(state: Any, info: Info) -> Outcome:
