@@ -93,7 +93,7 @@ def command(tmp_path, monkeypatch, capsys):
             id="run: a huge batch",
         ),
         row(["run", "mrbo", "vrbo"], 2, r"Got unexpected extra argument\S* \(vrbo\)", id="run: two methods"),
-        row(["tune", "mrbo"], 2, r"Missing option '--grid'", id="tune: no grid"),
+        row(["tune", "mrbo", "--problem", "none.py:x"], 1, r"^error: there is no file none\.py", id="tune: no file"),
         row(
             ["tune", "mrbo", "--grid", "gamma="],
             1,

@@ -300,7 +300,7 @@ def tune(
 
     resolve(sampler)
     base, axes = settings.parse(setting), _axes(grid or [])
-    search.grid(base, axes)  # a mistake shows before the data are loaded
+    one_program(search.grid(base, axes))  # a mistake shows before the data are loaded
     if own_problem.is_own(problem):
         title, loaded = problem, own_problem.load(problem)
         metric = "outer_loss" if metric is None else metric
