@@ -154,3 +154,18 @@ def test_what_carry_returns_must_be_alike():
     state = solve(PROBLEM, bilax.SOBA(), steps=1).state
     with pytest.raises(ValueError, match=r"this state carries .* and the problem"):
         solve(plain, bilax.SOBA(), state=state, steps=1)
+
+
+def test_what_is_carried_and_not_finite_is_no_result():
+    def grows(carried, x, y, b):
+        return {"mean": carried["mean"], "steps": carried["steps"] * 1e200}
+
+    problem = replace(PROBLEM, carried={"mean": np.array(0.2), "steps": 1.0}, carry=grows)  # no loss reads it
+    result = solve(problem, bilax.SOBA(S=4), steps=5)
+    assert result.status == "diverged"
+    assert int(result.state.k) == 1
+    assert np.isfinite(result.carried["steps"])
+    assert "carried" in result.message
+    with pytest.warns(bilax.Doubtful, match="not finite"):
+        found = iterate(problem, bilax.SOBA(S=4), steps=5)
+    assert found.status.names == "diverged"

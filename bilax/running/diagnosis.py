@@ -165,6 +165,9 @@ def _indices(chosen: np.ndarray) -> str:
     return ", ".join(str(int(i)) for i in np.argwhere(chosen)[0])
 
 
+CARRIED = "what is carried became NaN or infinite: look at carry, and at what it divides by."
+
+
 def cause(before: Any, after: Any) -> str:
     """Say what happened in the step from a finite state to one that is not."""
     found: dict[str, tuple[float, Any]] = {}  # the largest number of each leaf before, and its dtype

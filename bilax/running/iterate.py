@@ -75,7 +75,7 @@ def iterate(
 
 def recorded(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, steps: int) -> Iterates:
     state, memory, info, _ = loop.record(problem, algorithm, stream, state, steps)
-    told = outcome(state, info)
+    told = outcome((state, memory.carried), info)
     return Iterates(state if memory.carried is None else with_memory(state, memory), info, told)
 
 

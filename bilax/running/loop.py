@@ -263,7 +263,7 @@ def advance_while_finite(
     def step(carry: tuple[LoopState, jax.Array]) -> tuple[LoopState, jax.Array]:
         loop, _ = carry
         state, memory, info = _step(problem, algorithm, stream, loop.state, loop.memory)
-        fine = is_finite(info) & state_is_finite(state)
+        fine = is_finite(info) & state_is_finite((state, memory.carried))
         after = loop._replace(state=state, memory=memory, info=info, calls=loop.calls + info.calls)
         return problem.placed(where(fine, after, loop)), fine
 
@@ -317,7 +317,7 @@ def state_is_finite(state: Any) -> jax.Array:
 def all_finite(loop: LoopState) -> bool:
     """Tell whether the norms of the last step and all of the state are finite; outside the compiled loop, which would
     otherwise read the whole state at every step."""
-    return bool(loop.finite) and bool(state_is_finite(loop.state))
+    return bool(loop.finite) and bool(state_is_finite((loop.state, loop.memory.carried)))
 
 
 def _canonical(info: Info) -> Info:

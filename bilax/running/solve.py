@@ -279,9 +279,10 @@ class _Runner:
             eta_warnings.warn_series_grows(self.doubts, self.algorithm, problem, last.state, after.info)
             self.warned = True
         if not finite:
-            bad = after.state
-            after = loop.advance_while_finite(self.problem, self.algorithm, self.stream, before, int(bad.k))
-            self.told = diagnosis.cause(after.state, bad)
+            bad = after
+            after = loop.advance_while_finite(self.problem, self.algorithm, self.stream, before, int(bad.state.k))
+            own = loop.all_finite(bad._replace(memory=bad.memory._replace(carried=None)))
+            self.told = diagnosis.CARRIED if own else diagnosis.cause(after.state, bad.state)
         self.now = after
         k = int(before.state.k)
         self.counts += self.account.between(k, self.k) + plain(after.calls)
