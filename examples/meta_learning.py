@@ -117,10 +117,8 @@ def main(quick=False, picture=None, json=None):
         outer_loss, inner_loss, points(known, slice(POINTS, None)), points(known, slice(POINTS)), paired=True
     )
     method = bilax.Reverse(alpha=ADAM, beta=INNER_STEP, T=INNER_STEPS, S=BATCH)
-    result = bilax.solve(
-        problem, method, x0, lambda x: starts(x, TASKS), steps=4_000 if quick else 10_000, sampler="iid"
-    )
-    done(result)
+    steps = 4_000 if quick else 10_000
+    result = done(bilax.solve(problem, method, x0, lambda x: starts(x, TASKS), steps=steps, sampler="iid"))
     table.row("a learned network, its last layer adapted", error(result.x), bilevel=True)
     table.save(json)
     if picture:
