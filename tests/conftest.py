@@ -1,11 +1,14 @@
 """Tests run in float64, so that agreement can be asked for to many digits."""
 
+import gc
 import os
 import tempfile
 
 # Most of the time of a test would go into compiling a program that runs for milliseconds: these flags halve that.
 FLAGS = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}"
+
+os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"  # nobody reads which line an operation of a program comes from
 
 # All tests of one call of pytest, in all of its processes, share what they compile.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -43,6 +46,13 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "registry: concerns every registered method at once")
     config.addinivalue_line("markers", "slow: a proof that seldom changes; `make test` leaves it to .ci/run")
+
+
+def pytest_collection_finish(session):
+    """Tracing makes many short-lived objects: look for garbage seldom, and never among what was imported."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 ALIKE = {"test_contract", "test_loop", "test_optimisers", "test_oracle", "test_projections"}
