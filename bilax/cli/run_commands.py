@@ -56,6 +56,7 @@ def run(
     from bilax.errors import Doubts
     from bilax.experiments.jobs import FOREVER, Job, is_current, run_job
     from bilax.experiments.metrics import METRICS
+    from bilax.numerics.processes import is_first, join
     from bilax.running.devices import mesh_of
     from bilax.sampling.samplers import resolve
     from bilax.storage.runs import in_words, is_finished, read_manifest, read_rows
@@ -65,8 +66,11 @@ def run(
     _check_budget(budget)
     if steps is None:
         steps = 1000 if budget is None else FOREVER
-    if devices:
-        mesh_of(devices)  # before anything else asks JAX for its devices
+    processes = join()
+    if devices or processes > 1:
+        devices = mesh_of(devices, processes).size  # before anything else asks JAX for its devices
+    if processes > 1 and not is_first():
+        return _follow(Job(_task(problem, noise), algorithm, seed, sampler, steps, budget, devices=devices), again)
     job = Job(_task(problem, noise), algorithm, seed, sampler, steps, budget, devices=devices)
     heads = {name: name for name in ("k", "seconds", "samples")}
     heads |= {name: metric.short for name, metric in METRICS.items() if metric.main}
@@ -205,6 +209,16 @@ def _benchmark(out: Path, seeds: int | None, budget: float | None, quick: bool, 
     if "interrupted" in ends:
         console.print("interrupted; the same command goes on with what is left.", highlight=False)
         raise typer.Exit(signals.exit_status())
+
+
+def _follow(job: Any, again: bool) -> None:
+    """Take part in a run that another process shows and keeps."""
+    from tempfile import TemporaryDirectory
+
+    from bilax.experiments.jobs import run_job
+
+    with TemporaryDirectory() as nowhere:
+        run_job(job, Path(nowhere), again=again, on_row=lambda row: None)
 
 
 def _optima(out: Path) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from bilax import settings
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubtful
 from bilax.experiments.tasks import Task
+from bilax.numerics.processes import as_the_first_says, gathered
 from bilax.phase import Stop
 from bilax.running.devices import mesh_of
 from bilax.running.keeping import rows_kept
@@ -70,7 +71,7 @@ class Job:
 def run_job(job: Job, out: Path, *, again: bool = False, on_row: Callable[[dict], None] | None = None) -> Path:
     """Run a job unless it is finished already, or go on with it; return its folder."""
     folder = Path(out) / job.folder
-    if not again and is_finished(folder) and is_current(folder):
+    if as_the_first_says(not again and is_finished(folder) and is_current(folder)):
         return folder
     with alone(folder):
         finish_exchange(folder)
@@ -123,6 +124,7 @@ def _run(job: Job, folder: Path, on_row: Callable[[dict], None] | None) -> Path:
         status = "interrupted" if isinstance(error, (KeyboardInterrupt, Stop)) else "failed"
         record.end(status=status, message=f"{type(error).__name__}: {error}")
         raise
+    result = replace(result, x=gathered(result.x), y=gathered(result.y))
     if arrays := loaded.keep(result):
         record.arrays(**arrays)
     record.end(

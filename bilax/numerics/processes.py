@@ -3,12 +3,69 @@
 With one process, everything here is what it would be without it.
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 from bilax.types import PyTree
+
+SILENCE = 20  # seconds after which a process that says nothing counts as dead
+LAUNCHED = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "JAX_NUM_PROCESSES")  # by srun, mpirun, hand
+LOST = ("Gloo", "coordination service", "UNAVAILABLE", "NCCL", "peer")  # in what JAX says when one does not answer
+
+
+def join() -> int:
+    """Become one of several processes, if a launcher started them; return how many there are.
+
+    JAX finds the others by what SLURM and Open MPI say; otherwise JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and
+    JAX_PROCESS_ID do.
+    """
+    count = max(map(_number, LAUNCHED))
+    if count == 1:
+        return 1
+    named: dict[str, Any] = {}
+    if os.environ.get("JAX_NUM_PROCESSES"):
+        missing = [name for name in ("JAX_COORDINATOR_ADDRESS", "JAX_PROCESS_ID") if not os.environ.get(name)]
+        if missing:
+            raise ValueError(
+                f"JAX_NUM_PROCESSES is set, and {' and '.join(missing)} not; each process needs all three: the address "
+                "of the first process (as 127.0.0.1:8476), how many there are, and its own number, from 0 on."
+            )
+        count = _number("JAX_NUM_PROCESSES")
+        named = {"num_processes": count, "process_id": _number("JAX_PROCESS_ID")}
+    jax.distributed.initialize(**named, heartbeat_timeout_seconds=SILENCE, shutdown_timeout_seconds=SILENCE)
+    return count
+
+
+def _number(name: str) -> int:
+    given = os.environ.get(name) or "1"
+    if not given.isdecimal():
+        raise ValueError(f"{name}={given!r}: a whole number is needed.")
+    return int(given)
+
+
+@contextmanager
+def noticing_the_lost(folder: str | Path | None) -> Iterator[None]:
+    """Say it plainly when another process does not answer any more."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if jax.process_count() == 1 or not any(word in str(error) for word in LOST):
+            raise
+        ways = (
+            f"start all of them again, and the run goes on from {folder}."
+            if folder is not None
+            else "the run is lost; with checkpoint_dir it could go on."
+        )
+        raise ConnectionError(
+            f"another process of this run has ended, or cannot be reached: {ways} (process {jax.process_index()} of "
+            f"{jax.process_count()} was told: {str(error).splitlines()[0]})"
+        ) from error
 
 
 def is_first() -> bool:
@@ -45,6 +102,19 @@ def as_the_first_says(value: float) -> float:
     # As bytes, because JAX would round a number of 64 bits.
     told = multihost_utils.broadcast_one_to_all(np.frombuffer(np.float64(value).tobytes(), np.uint8))
     return float(np.frombuffer(np.asarray(told, np.uint8).tobytes(), np.float64)[0])
+
+
+def bytes_of_the_first(held: bytes | None) -> bytes | None:
+    """Return the bytes that the first process has; None if it has none."""
+    if jax.process_count() == 1:
+        return held
+    from jax.experimental import multihost_utils
+
+    length = int(as_the_first_says(-1 if held is None else len(held)))
+    if length < 0:
+        return None
+    own = np.frombuffer(held, np.uint8) if is_first() and held is not None else np.zeros(length, np.uint8)
+    return np.asarray(multihost_utils.broadcast_one_to_all(own), np.uint8).tobytes()
 
 
 def if_any(flag: bool) -> bool:

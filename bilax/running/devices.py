@@ -39,11 +39,17 @@ def spread(problem: Problem | Oracle, sampler: str | Sampler, mesh: Any, algorit
     return replace(parts, outer_data=outer, inner_data=inner)
 
 
-def mesh_of(count: int) -> Mesh:
-    """Return a mesh of so many devices; on a CPU, if JAX has not begun, of as many parts of it."""
+def mesh_of(count: int, processes: int = 1) -> Mesh:
+    """Return a mesh of so many devices, 0 for all; on a CPU, if JAX has not begun, of as many parts of it."""
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {IN_ORDER}"  # read when it begins
     with suppress(RuntimeError):  # it has begun
-        jax.config.update("jax_num_cpu_devices", count)
+        jax.config.update("jax_num_cpu_devices", max(1, count // processes))
+    count = count or jax.device_count()
+    if jax.process_count() > 1 and count != jax.device_count():
+        raise ValueError(
+            f"{count} devices were asked for, and the {jax.process_count()} processes have {jax.device_count()}; leave "
+            "the number out to use all."
+        )
     if jax.device_count() < count:
         raise ValueError(
             f"{count} devices were asked for, and JAX has {jax.device_count()} ({jax.default_backend()}). To cut a CPU "

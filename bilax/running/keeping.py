@@ -13,7 +13,7 @@ import numpy as np
 
 import bilax
 from bilax.errors import Doubts
-from bilax.numerics.processes import as_the_first_says, gathered, is_first, whole
+from bilax.numerics.processes import as_the_first_says, bytes_of_the_first, gathered, is_first, whole
 from bilax.optimisers import Optimiser, fingerprint
 from bilax.oracle import Traced, TracedProblem
 from bilax.sampling.streamed import Streamed
@@ -47,16 +47,21 @@ class Keeper:
             self.identity = identity() | {"versions": {"bilax": bilax.__version__, "jax": jax.__version__}}
 
     def load(self, template: PyTree, doubts: Doubts) -> tuple[PyTree, dict[str, Any]] | None:
-        """Return what was saved: the loop, and the facts; None if there is nothing to go on from."""
+        """Return what was saved: the loop, and the facts; None if there is nothing to go on from.
+
+        Of several processes, the first alone reads and writes the file.
+        """
         if self.path is None:
             return None
-        try:
-            leaves, facts = checkpoints.load(self.path)
-            then, now = (dict(facts["identity"]), dict(self.identity))
-        except FileNotFoundError:
+        content = bytes_of_the_first(self.path.read_bytes() if is_first() and self.path.exists() else None)
+        if content is None:
             return None
+        try:
+            leaves, facts = checkpoints.read(self.path, content)
+            then, now = (dict(facts["identity"]), dict(self.identity))
         except (Damaged, KeyError, TypeError, ValueError) as error:
-            doubts.add(f"{error} It was set aside as {set_aside(self.path).name}, and the run begins anew.")
+            name = set_aside(self.path).name if is_first() else "damaged"  # the others have no file
+            doubts.add(f"{error} It was set aside as {name}, and the run begins anew.")
             return None
         versions = then.pop("versions", {}), now.pop("versions")
         differ = [

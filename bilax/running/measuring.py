@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bilax.numerics.processes import gathered
 from bilax.oracle import Counts
 from bilax.problem import Metrics, reads_carried
 from bilax.results import History
@@ -58,7 +59,7 @@ class Measurements:
         if self.metrics is None:
             return {}
         carried = (loop.memory.carried,) if reads_carried(self.metrics) else ()
-        measured = self.metrics(loop.state.x, loop.state.y, *carried)
+        measured = self.metrics(*gathered((loop.state.x, loop.state.y)), *carried)
         if not isinstance(measured, Mapping):
             raise TypeError(f"metrics must return a dictionary of names and numbers; it returned {measured!r}.")
         for name, value in measured.items():

@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubts
-from bilax.numerics.processes import as_the_first_says, if_any, is_first, whole
+from bilax.numerics.processes import as_the_first_says, if_any, is_first, noticing_the_lost, whole
 from bilax.oracle import Counts, Oracle
 from bilax.phase import Stop, compiling
 from bilax.problem import Metrics, Problem, unconstrained
@@ -127,7 +127,8 @@ def solve(
         measure(run.now, 0.0, run.counts)  # before the compilation, so that there is something to see
     if status is None:
         run.compile()
-    with interrupts() as interrupted, bar(type(algorithm).__name__, progress) as update, run.reading():
+    others, showing = noticing_the_lost(checkpoint_dir), bar(type(algorithm).__name__, progress)
+    with others, interrupts() as interrupted, showing as update, run.reading():
         while status is None:
             try:
                 stop_at = as_the_first_says(limits.next_stop(run.k, run.seconds, run.pace))

@@ -37,7 +37,12 @@ def save(path: Path, tree: PyTree, facts: dict[str, Any]) -> None:
 
 def load(path: Path) -> tuple[list[np.ndarray], dict[str, Any]]:
     """Return the leaves and the facts of a file that `save` wrote."""
-    line, _, body = path.read_bytes().partition(b"\n")
+    return read(path, path.read_bytes())
+
+
+def read(path: Path, content: bytes) -> tuple[list[np.ndarray], dict[str, Any]]:
+    """Return the leaves and the facts of what stands in a file."""
+    line, _, body = content.partition(b"\n")
     if not line.startswith(FORMAT):
         raise Damaged(f"{path} is damaged, or not a checkpoint of this version of bilax.")
     if line.removeprefix(FORMAT).decode(errors="replace") != hashlib.sha256(body).hexdigest():
