@@ -76,11 +76,10 @@ class Inspector:
         """Return how wrong they are on a few samples, where they go through a rule of the user's own; else 0."""
         if self.sample is None or self.sample.functions.second_derivatives is not automatic:
             return 0.0
-        x, y, sample, data = state.x, state.y, self.sample.carrying(carried), self.sample.inner_data
-        few = take(data, jnp.arange(min(FEW, size_of(data))))
-        if has_rules(lambda: jax.eval_shape(_forward, sample, x, y, few)):
+        x, y, sample = state.x, state.y, self.sample.carrying(carried)
+        if has_rules(lambda: jax.eval_shape(_forward, sample, x, y)):
             return 0.0
-        G = sample.oracle().value_G
+        G, few = sample.oracle().value_G, _few(sample)
         in_reverse = has_rules(lambda: jax.eval_shape(reverse_over_reverse(G).hvp, x, y, few, y))
         return error_of_reverse(G, x, y, few) if in_reverse else 0.0  # what is differenced is right
 
@@ -101,8 +100,13 @@ def _subsample(problem: TracedProblem) -> TracedProblem:
 
 
 @jax.jit  # never run, but traced once for all runs of a problem
-def _forward(problem: TracedProblem, x: PyTree, y: PyTree, batch: PyTree) -> PyTree:
-    return forward_over_reverse(problem.oracle().value_G).hvp(x, y, batch, y)
+def _forward(problem: TracedProblem, x: PyTree, y: PyTree) -> PyTree:
+    return forward_over_reverse(problem.oracle().value_G).hvp(x, y, _few(problem), y)
+
+
+def _few(problem: TracedProblem) -> PyTree:
+    data = problem.inner_data
+    return take(data, jnp.arange(min(FEW, size_of(data))))
 
 
 @jax.jit
