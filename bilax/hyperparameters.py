@@ -124,6 +124,11 @@ def switch(*, default: bool, doc: str) -> Any:
     )
 
 
+def anything(*, default: Any, doc: str) -> Any:
+    """Declare a pytree of arrays, or None."""
+    return _field(default, doc, lambda value: value, "a pytree of arrays, or None")
+
+
 @dataclass_transform(
     frozen_default=True,
     field_specifiers=(
@@ -137,6 +142,7 @@ def switch(*, default: bool, doc: str) -> Any:
         choice,
         batch_size,
         switch,
+        anything,
     ),
 )
 def hyperparameters(cls: C) -> C:

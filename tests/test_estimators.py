@@ -5,12 +5,14 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from problem_cases import PROBLEM_CASES
 
 from bilax import Problem, hypergradient
 from bilax.datasets import digits
 from bilax.hypergrad import (
+    SAMA,
     ConjugateGradient,
     Differences,
     Exact,
@@ -187,6 +189,36 @@ def test_nystrom_of_all_columns_solves_the_damped_system(case):
     oracle, start = make_oracle(case.problem, "full"), (jnp.asarray(case.x0), jnp.asarray(case.y0))
     fewer = Nystrom(rank=2, damping=0.3).estimate(oracle, keys.root(0), *start)
     assert estimate.residual < 1e-8 < fewer.residual
+
+
+@by_name
+def test_sama_takes_the_derivative_of_adams_step(case):
+    """Written out by hand: of lr m / (sqrt(s) + eps), both without their bias, by the gradient that m and s have seen."""
+    y, rate, b1, b2, eps, seen = case.y0.ravel(), 0.05, 0.9, 0.999, 1e-8, 3
+    g, J = case.twin.G_y(case.x0, y, ALL), case.twin.G_xy(case.x0, y, ALL)
+    optimiser = optax.adam(rate, b1=b1, b2=b2, eps=eps)
+    memory, m, s = optimiser.init(case.y0), np.zeros_like(y), np.zeros_like(y)
+    for k in range(seen):
+        past = np.cos(1.0 + k + np.arange(y.size))
+        memory = optimiser.update(past.reshape(case.y0.shape), memory)[1]
+        m, s = b1 * m + (1 - b1) * past, b2 * s + (1 - b2) * past**2
+    c1, c2 = 1 - b1 ** (seen + 1), 1 - b2 ** (seen + 1)
+    m, s = (b1 * m + (1 - b1) * g) / c1, (b2 * s + (1 - b2) * g**2) / c2
+    root = np.sqrt(s)
+    D = rate * ((1 - b1) / c1 / (root + eps) - m * (1 - b2) * g / c2 / root / (root + eps) ** 2)
+    u = case.twin.F_y(case.x0, y, ALL)
+    found = hypergradient(case.problem, case.x0, case.y0, SAMA(step=optimiser, memory=memory, distance=1e-4))
+    np.testing.assert_allclose(
+        np.ravel(found.value), case.twin.F_x(case.x0, y, ALL) - J @ (D * u), rtol=1e-6, atol=1e-8
+    )
+    H = case.twin.G_yy(case.x0, y, ALL)
+    assert float(found.residual) == pytest.approx(np.linalg.norm(H @ (D * u) - u) / np.linalg.norm(u), rel=1e-5)
+
+
+def test_sama_refuses_what_another_optimiser_remembers():
+    case = PROBLEM_CASES[0]
+    with pytest.raises(ValueError, match=r"SAMA: memory is not what the optimiser remembers of this y"):
+        hypergradient(case.problem, case.x0, case.y0, SAMA(step=optax.adam(0.1), memory=optax.sgd(0.1).init(case.y0)))
 
 
 def test_the_identity_is_right_where_the_hessian_is_one():

@@ -17,6 +17,7 @@ Differences        biased
 """
 
 from bilax.hypergrad.estimators import (
+    SAMA,
     ConjugateGradient,
     Differences,
     Exact,
@@ -31,6 +32,7 @@ from bilax.hypergrad.estimators import (
 from bilax.hypergrad.neumann import Estimate
 
 __all__ = [
+    "SAMA",
     "ConjugateGradient",
     "Differences",
     "Estimate",

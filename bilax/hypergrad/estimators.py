@@ -1,7 +1,7 @@
 """The estimators as things of their own, for `bilax.hypergradient`."""
 
 import math
-from typing import ClassVar, Protocol, final
+from typing import Any, ClassVar, Protocol, final
 
 import jax
 from jax.core import Tracer
@@ -23,6 +23,7 @@ from bilax.hypergrad.neumann import Estimate
 from bilax.hyperparameters import (
     Auto,
     Eta,
+    anything,
     batch_size,
     count,
     hyperparameters,
@@ -31,6 +32,7 @@ from bilax.hyperparameters import (
     series_step,
     switch,
 )
+from bilax.numerics.tree import scale
 from bilax.optimisers import Step, start
 from bilax.oracle import Oracle, Traced, traced, with_one_draw
 from bilax.problem import Problem, as_variable
@@ -64,7 +66,7 @@ def hypergradient(
       x: where.
       y: where. If it is the inner solution y*(x), this is the gradient of Phi.
       method: one of `Exact` (the default, for small y), `Neumann`, `RandomNeumann`, `FixedPoint`,
-        `ConjugateGradient`, `Nystrom`, `Subspace`, `Unrolled`, `Differences`.
+        `ConjugateGradient`, `Nystrom`, `Subspace`, `Unrolled`, `Differences`, `SAMA`.
       seed: decides the batches.
       sampler: how they are drawn, as in `solve`; by default each is all of the data.
 
@@ -251,7 +253,45 @@ class Differences:
     def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
         key_F, key_G = jax.random.split(key)
         B_F, B_G = oracle.draw_F(key_F, self.S), oracle.draw_G(key_G, self.S)
-        return differences.hypergrad(oracle, x, y, B_F, B_G, self.alpha, self.distance)
+        return differences.hypergrad(oracle, x, y, B_F, B_G, lambda u: scale(self.alpha, u), self.distance)
+
+
+@final
+@hyperparameters
+class SAMA:
+    """T1-T2 with the inner optimiser's own scales: how its step changes with the gradient, in place of the inverse
+    Hessian; no second derivative, biased.
+
+    ``memory`` is what the optimiser remembers, such as ``result.state.y_memory``; without it, it is at its start.
+
+    >>> import optax
+    >>> from bilax.problems import quadratic
+    >>> problem = quadratic().problem
+    >>> x, y = problem.x0, problem.y0
+    >>> by_sgd = hypergradient(problem, x, y, SAMA(step=optax.sgd(0.1)))  # then it is T1-T2
+    >>> bool(abs(by_sgd.value - hypergradient(problem, x, y, Differences(alpha=0.1)).value).max() < 1e-4)
+    True
+    """
+
+    solved: ClassVar[float] = math.inf
+
+    step: Step = inner_step(default=0.1)
+    memory: Any = anything(default=None, doc="what the optimiser remembers; None: as at its start")
+    distance: Scalar = positive(default=0.01, doc="how far y is moved to both sides")
+    S: int = batch_size(default=64, doc="size of every batch")
+
+    def estimate(self, oracle: Oracle, key: Key, x: PyTree, y: PyTree) -> Estimate:
+        key_F, key_G = jax.random.split(key)
+        B_F, B_G = oracle.draw_F(key_F, self.S), oracle.draw_G(key_G, self.S)
+        fresh = start(self.step, y)
+        memory = fresh if self.memory is None else self.memory
+        if jax.tree.map(jax.numpy.shape, memory) != jax.tree.map(jax.numpy.shape, fresh):
+            raise ValueError(
+                "SAMA: memory is not what the optimiser remembers of this y; take it from a run with the same one "
+                "(result.state.y_memory), or leave it out."
+            )
+        inverse = differences.of_the_step(self.step, memory, oracle.grad_G(x, y, B_G), y)
+        return differences.hypergrad(oracle, x, y, B_F, B_G, inverse, self.distance)
 
 
 @final
