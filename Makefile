@@ -17,7 +17,7 @@ help:
 	@echo "make gallery   run the examples, and draw their pictures again"
 	@echo "make dist   build the wheel and the source archive into dist/"
 	@echo "make lint   check the format, the style and the types"
-	@echo "make bench  measure the speed, next to the machine's limit, to plain JAX and to PyTorch (30 minutes)"
+	@echo "make bench  measure the speed, next to the machine's limit, to plain JAX and to PyTorch (an hour)"
 	@echo "make clean  remove the environment and what was generated"
 
 $(BIN)/python:
@@ -86,6 +86,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/streaming.py
 	$(BIN)/python benchmarks/unrolling.py
 	$(BIN)/python benchmarks/convolutions.py
+	$(BIN)/python benchmarks/readings.py
 	$(BIN)/python benchmarks/show.py  # and with --page, the tables of docs/performance.md
 
 clean:

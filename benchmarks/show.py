@@ -2,8 +2,8 @@
 
 python benchmarks/show.py [FOLDER] [--page]
 
-With ``--page``, what was measured is kept in docs/measured, and the tables of docs/performance.md, docs/scale.md and
-docs/networks.md are written from it.
+With ``--page``, what was measured is kept in docs/measured, and the tables of docs/performance.md, docs/scale.md,
+docs/networks.md and docs/why-the-claims-fail.md are written from it.
 """
 
 import argparse
@@ -223,6 +223,80 @@ def _reductions(facts):
     )
 
 
+EQUAL = "SUSTAIN, inner step 0.1"
+# A claim about (the way to a tenth of the first loss, the loss at the end), of each method with one seed
+CLAIMS = {
+    "VRBO and stocBiO are at least twice as fast as MRBO and SUSTAIN": lambda to, end: (
+        2 * max(to["VRBO"], to["stocBiO"]) <= min(to["MRBO"], to["SUSTAIN"])
+    ),
+    "the same, SUSTAIN with the inner step of the others": lambda to, end: (
+        2 * max(to["VRBO"], to["stocBiO"]) <= min(to["MRBO"], to[EQUAL])
+    ),
+    "VRBO ends with a lower loss than stocBiO": lambda to, end: end["VRBO"] < end["stocBiO"],
+    "VRBO is faster than MRBO and SUSTAIN": lambda to, end: to["VRBO"] < min(to["MRBO"], to["SUSTAIN"]),
+    "the same, SUSTAIN with the inner step of the others ": lambda to, end: to["VRBO"] < min(to["MRBO"], to[EQUAL]),
+    "MRBO is faster than SUSTAIN": lambda to, end: to["MRBO"] < to["SUSTAIN"],
+    "MRBO is faster than SUSTAIN with the same inner step": lambda to, end: to["MRBO"] < to[EQUAL],
+    "stocBiO is faster than MRBO": lambda to, end: to["stocBiO"] < to["MRBO"],
+    "MRBO and VRBO need less than stocBiO": lambda to, end: max(to["MRBO"], to["VRBO"]) < to["stocBiO"],
+}
+WAYS = {
+    "seconds": "our seconds",
+    "iterations": "outer iterations",
+    "samples": "samples",
+    "interpreted seconds": "seconds of an interpreted script",
+}
+
+
+def _verdicts(facts):
+    rows = []
+    for claim, holds in CLAIMS.items():
+        cells = []
+        for reading in WAYS:
+            methods = facts["readings"][reading]["methods"]
+            said = [
+                holds(
+                    *({name: row[what][seed] for name, row in methods.items()} for what in ("to a tenth", "at the end"))
+                )
+                for seed in range(len(next(iter(methods.values()))["to a tenth"]))
+            ]
+            cells.append("**holds**" if all(said) else "undecided" if any(said) else "fails")
+        rows.append([claim.strip(), *cells])
+    return _table(["claim", *(f"against {way}" for way in WAYS.values())], rows)
+
+
+def _readings(facts):
+    rows = []
+    for name, eager in facts["eager"].items():
+        found = [facts["readings"][reading]["methods"][name] for reading in WAYS]
+        cells = (
+            " / ".join(f"{statistics.median(row[what]):.3g}" for what in ("to a tenth", "at the end")) for row in found
+        )
+        rows.append([name, f"{eager:.3g}", *cells])
+    ends = ", ".join(f"{facts['readings'][reading]['end']:.3g} {way}" for reading, way in WAYS.items())
+    said = (
+        "In each cell: after how much the loss is a tenth of the first, and the loss where the shortest run of all ends "
+        f"({ends}); medians. The interpreted steps were timed on commit {facts['eager commit'][:7]}."
+    )
+    return _table(["", "interpreted step, ms", *WAYS.values()], rows) + f"\n\n{said}"
+
+
+COLOURS = {"VRBO": "#c8442c", "stocBiO": "#52708c", "MRBO": "#e0a63a", "SUSTAIN": "#3c8d5a", EQUAL: "#3c8d5a"}
+
+
+def four_readings(facts, path):
+    figure, places = plt.subplots(1, 4, figsize=(14, 3.8), sharey=True, layout="constrained")
+    for place, (reading, way) in zip(places, WAYS.items(), strict=True):
+        for name, curve in facts["curves"].items():
+            style = dict(color=COLOURS[name], linestyle="--" if name == EQUAL else "-")
+            place.plot(curve[reading][1:], curve["loss"][1:], label=name, **style)
+        place.set(xscale="log", yscale="log", xlabel=way)
+        place.grid(alpha=0.3)
+    places[0].set_ylabel("loss on the true labels")
+    figure.legend(*places[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    figure.savefig(path, dpi=110)
+
+
 # Marker on the page -> the file that was measured, and how it becomes a table.
 TABLES = {
     "peer": ("peer", _peer),
@@ -242,7 +316,13 @@ OF_SCALE = {
     "reductions": ("scale_model", _reductions),
 }
 OF_NETWORKS = {"unrolling": ("unrolling", _unrolling), "convolutions": ("convolutions", _convolutions)}
-PAGES = {"performance.md": TABLES, "scale.md": OF_SCALE, "networks.md": OF_NETWORKS}
+OF_CLAIMS = {"verdicts": ("readings", _verdicts), "readings": ("readings", _readings)}
+PAGES = {
+    "performance.md": TABLES,
+    "scale.md": OF_SCALE,
+    "networks.md": OF_NETWORKS,
+    "why-the-claims-fail.md": OF_CLAIMS,
+}
 
 
 def filled(page, folder, tables=TABLES):
@@ -276,6 +356,8 @@ def main():
         print(ratios(facts))
     if (folder / "growth.json").exists():
         growth(json.loads((folder / "growth.json").read_text()), folder / "growth.png")
+    if (folder / "readings.json").exists():
+        four_readings(json.loads((folder / "readings.json").read_text()), folder / "readings.png")
     print(f"tables, plots and JSON are in {folder}")
     if options.page:
         docs = Path(__file__).parents[1] / "docs"
@@ -284,7 +366,7 @@ def main():
         measured = {file for tables in PAGES.values() for file, _ in tables.values()}
         for file in (file for file in measured if (folder / f"{file}.json").exists()):
             (kept / f"{file}.json").write_text((folder / f"{file}.json").read_text())
-        for picture in (name for name in ("speed", "growth") if (folder / f"{name}.png").exists()):
+        for picture in (name for name in ("speed", "growth", "readings") if (folder / f"{name}.png").exists()):
             (docs / "images" / f"{picture}.png").write_bytes((folder / f"{picture}.png").read_bytes())
         for name, tables in PAGES.items():
             page = docs / name
