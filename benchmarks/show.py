@@ -241,7 +241,6 @@ CLAIMS = {
     "MRBO and VRBO need less than stocBiO": lambda to, end: max(to["MRBO"], to["VRBO"]) < to["stocBiO"],
 }
 WAYS = {
-    "seconds": "our seconds",
     "iterations": "outer iterations",
     "samples": "samples",
     "interpreted seconds": "seconds of an interpreted script",
@@ -275,8 +274,8 @@ def _readings(facts):
         rows.append([name, f"{eager:.3g}", *cells])
     ends = ", ".join(f"{facts['readings'][reading]['end']:.3g} {way}" for reading, way in WAYS.items())
     said = (
-        "In each cell: after how much the loss is a tenth of the first, and the loss where the shortest run of all ends "
-        f"({ends}); medians. The interpreted steps were timed on commit {facts['eager commit'][:7]}."
+        "In each cell: after how much the loss is a tenth of the first, and the loss where the shortest run of all "
+        f"ends ({ends}); medians. The interpreted steps were timed on commit {facts['eager commit'][:7]}."
     )
     return _table(["", "interpreted step, ms", *WAYS.values()], rows) + f"\n\n{said}"
 
@@ -284,8 +283,8 @@ def _readings(facts):
 COLOURS = {"VRBO": "#c8442c", "stocBiO": "#52708c", "MRBO": "#e0a63a", "SUSTAIN": "#3c8d5a", EQUAL: "#3c8d5a"}
 
 
-def four_readings(facts, path):
-    figure, places = plt.subplots(1, 4, figsize=(14, 3.8), sharey=True, layout="constrained")
+def three_readings(facts, path):
+    figure, places = plt.subplots(1, 3, figsize=(12, 3.8), sharey=True, layout="constrained")
     for place, (reading, way) in zip(places, WAYS.items(), strict=True):
         for name, curve in facts["curves"].items():
             style = dict(color=COLOURS[name], linestyle="--" if name == EQUAL else "-")
@@ -357,7 +356,7 @@ def main():
     if (folder / "growth.json").exists():
         growth(json.loads((folder / "growth.json").read_text()), folder / "growth.png")
     if (folder / "readings.json").exists():
-        four_readings(json.loads((folder / "readings.json").read_text()), folder / "readings.png")
+        three_readings(json.loads((folder / "readings.json").read_text()), folder / "readings.png")
     print(f"tables, plots and JSON are in {folder}")
     if options.page:
         docs = Path(__file__).parents[1] / "docs"

@@ -18,7 +18,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
-from seldom import PROOFS, SELDOM  # noqa: E402
+from seldom import ON_BOTH, PROOFS, SELDOM  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
@@ -66,17 +66,17 @@ READS_DATA = tuple(f"bilax.datasets.{part}." for part in ("cifar10", "mnist", "n
 def pytest_collection_modifyitems(config, items):
     for item in items:
         values = getattr(getattr(item, "callspec", None), "params", {})
-        seldom = getattr(values.get("algorithm"), "method", None) in SELDOM
-        twice = getattr(values.get("case"), "name", None) == "quadratic"  # one problem is enough, the harder one
+        method = getattr(values.get("algorithm"), "method", None)
+        easier = getattr(values.get("case"), "name", None) == "quadratic" and method not in (None, *ON_BOTH)
         module = getattr(getattr(item, "module", None), "__name__", "")
         proof = getattr(item, "originalname", None) in PROOFS.get(module, ())
         if item.name.startswith(READS_DATA):
             there = os.environ.get("BILAX_DATA_DIR")
             item.add_marker(pytest.mark.skipif(not there, reason="needs BILAX_DATA_DIR"))
             item.add_marker(pytest.mark.slow)
-        if proof or (seldom and (twice or module in ALIKE)):
+        if proof or easier or (method in SELDOM and module in ALIKE):
             item.add_marker(pytest.mark.slow)
-        if method := getattr(values.get("algorithm"), "method", None):  # in one process: what is compiled is shared
+        if method:  # in one process: what is compiled is shared
             item.add_marker(pytest.mark.xdist_group(method))
     name = config.getoption("--method")
     if name is None:
