@@ -9,7 +9,6 @@ import numpy as np
 import pandas
 import pytest
 import scipy.sparse
-from seldom import SELDOM
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -281,12 +280,12 @@ def test_scikit_learn_is_content(estimator, check):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [name for name in ALGORITHMS if name not in {"stable", "rsvrb", "vrbo", *SELDOM}])
+@pytest.mark.parametrize("method", [name for name in ALGORITHMS if name not in {"stable", "rsvrb", "vrbo"}])
 def test_other_methods_clean(method):
     X, given, true = blobs(wrong=0.25)
     trusted = np.arange(len(X)) < 80
     cleaner = quick(method=method, steps=150).fit(X, np.where(trusted, true, given), trusted=trusted)
-    # The steps of some shrink fast: in 150 of them they come less far.
+    # The steps of some shrink fast: in 150 of them they come less far. (The three that are left out take a minute or two.)
     assert roc_auc_score((given != true)[~trusted], -cleaner.label_quality_[~trusted]) > 0.8
 
 
