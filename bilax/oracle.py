@@ -8,12 +8,14 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
+from bilax.functions import Carry, Drawn, Functions, Loss, unconstrained
+from bilax.given import is_nothing
 from bilax.numerics.constraints import on_the_set
 from bilax.numerics.convolutions import with_products
 from bilax.numerics.layout import OfTurned, OntoTurned, Way, ways
 from bilax.numerics.matmuls import fast_products
 from bilax.numerics.second_derivatives import Products
-from bilax.problem import Carry, Drawn, Functions, Loss, Problem, is_nothing, unconstrained
+from bilax.problem import Problem
 from bilax.sampling.passes import Blocks, exact_mean
 from bilax.sampling.samplers import GATHERING, Sampler, full, resolve, sample_numbers
 from bilax.sampling.stored import Stored, bytes_per_sample, size_of, take

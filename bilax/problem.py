@@ -1,34 +1,33 @@
 """A bilevel problem: two losses on batches and the data they are averaged over."""
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from bilax.errors import unknown
-from bilax.numerics.second_derivatives import WAYS, Damped, GaussNewton, Products
+from bilax.functions import (
+    Arguments,
+    Carry,
+    Functions,
+    Held,
+    Loss,
+    Mask,
+    OfDraw,
+    Projection,
+    SecondDerivatives,
+    unconstrained,
+)
+from bilax.given import as_data, is_nothing, refuse_non_finite, refuse_wrong_kind
+from bilax.numerics.second_derivatives import WAYS, Damped, GaussNewton
 from bilax.numerics.signatures import check_function, more_arguments
-from bilax.numerics.tree import copied
 from bilax.sampling.stored import Stored, size_of
-from bilax.sampling.streamed import Streamed
-from bilax.sources import Source
-from bilax.sparse import Rows, is_rows
 from bilax.types import PyTree
 
-Loss = Callable[[PyTree, PyTree, PyTree], jax.Array]
 Metrics = Callable[[PyTree, PyTree], Mapping[str, Any]]
-Projection = Callable[[PyTree], PyTree]
-SecondDerivatives = Callable[[Loss], Products]
-
-
-def unconstrained(z: PyTree) -> PyTree:
-    """The projection onto the whole space."""
-    return z
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +132,9 @@ class Problem:
             if not all(isinstance(leaf, (bool, np.bool_)) for leaf in jax.tree.leaves(getattr(self, name))):
                 raise TypeError(f"{name} must hold True and False, one for each part; got {getattr(self, name)!r}.")
         for name in ("outer_data", "inner_data"):
-            object.__setattr__(self, name, _as_data(name, getattr(self, name)))
+            object.__setattr__(self, name, as_data(name, getattr(self, name)))
             if self.check_finite and not isinstance(getattr(self, name), Stored):
-                _refuse_non_finite(name, getattr(self, name), "set check_finite=False if the losses leave it out")
+                refuse_non_finite(name, getattr(self, name), "set check_finite=False if the losses leave it out")
         if self.paired and self.outer_size != self.inner_size:
             raise ValueError(
                 f"paired=True: sample i of one level belongs to sample i of the other, so there must be as many; "
@@ -165,10 +164,10 @@ class Problem:
         if not isinstance(self.carry_batch, int) or isinstance(self.carry_batch, bool) or self.carry_batch < 1:
             raise ValueError(f"carry_batch must be an integer >= 1; got {self.carry_batch!r}.")
         for path, leaf in jax.tree.leaves_with_path(self.carried):
-            _refuse_wrong_kind(f"carried{jax.tree_util.keystr(path)}", leaf)
+            refuse_wrong_kind(f"carried{jax.tree_util.keystr(path)}", leaf)
         # Strong copies: a weakly typed leaf would change its type after the first step.
         copies = jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype), self.carried)
-        _refuse_non_finite("carried", copies, "begin with other numbers")
+        refuse_non_finite("carried", copies, "begin with other numbers")
         object.__setattr__(self, "carried", copies)
 
     @property
@@ -221,279 +220,3 @@ def reads_carried(metrics: Any) -> bool:
 def is_function(y0: PyTree) -> bool:
     """Tell a function from a network, which may be called, too, but is made of arrays."""
     return callable(y0) and jax.tree.leaves(y0) == [y0]
-
-
-@dataclass(frozen=True)
-class Mask:
-    """Which parts of a variable are held as they are; a pytree of True and False, in a form that can be hashed."""
-
-    name: str
-    structure: Any
-    held: tuple[bool, ...]
-
-    @classmethod
-    def of(cls, name: str, tree: PyTree) -> "Mask | None":
-        leaves, structure = jax.tree.flatten(tree)
-        return cls(name, structure, tuple(bool(leaf) for leaf in leaves)) if any(leaves) else None
-
-    def __call__(self, z: PyTree, hold: Callable[[jax.Array], jax.Array] = jax.lax.stop_gradient) -> PyTree:
-        try:
-            held = jax.tree.broadcast(self.structure.unflatten(self.held), z)
-        except ValueError as error:
-            raise TypeError(f"{self.name} must be a pytree like the variable, or like the top of it: {error}") from None
-        return jax.tree.map(lambda held, leaf: hold(leaf) if held else leaf, held, z)
-
-    def off(self, tangent: Callable[..., PyTree]) -> Callable[..., PyTree]:
-        """Return the part of a direction along which y can move, without those that are held."""
-        return lambda x, y, zeta, r: tangent(x, y, zeta, self(r, jnp.zeros_like))
-
-
-@dataclass(frozen=True)
-class Held:
-    """A function of x, y and more, without derivatives along the parts that are held."""
-
-    of: Callable[..., PyTree]
-    x: Mask | None
-    y: Mask | None
-
-    def __call__(self, x: PyTree, y: PyTree, *others: Any) -> PyTree:
-        return self.of(x if self.x is None else self.x(x), y if self.y is None else self.y(y), *others)
-
-
-class Drawn(NamedTuple):
-    """A batch with random bits for each of its samples, of a loss that takes a key."""
-
-    batch: PyTree
-    bits: jax.Array
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """What a loss is given of what was drawn: the batch, prepared, or None; and the others that it asks for by name."""
-
-    prepare: Callable[[PyTree], PyTree] | None = None
-    others: tuple[str, ...] = ()
-    empty: bool = False
-    carried: PyTree = field(default=None, compare=False)  # as it is at this step
-
-    def __call__(self, draw: PyTree) -> tuple[Any, ...]:
-        batch, bits = draw if isinstance(draw, Drawn) else (draw, None)
-        if self.empty:
-            batch = None
-        elif self.prepare is not None:
-            batch = self.prepare(batch)
-        given = {"carried": self.carried}
-        if bits is not None and "key" in self.others:
-            given["key"] = jax.random.wrap_key_data(bits[0], impl="threefry2x32")
-        return batch, *(given.get(name) for name in self.others)
-
-
-@dataclass(frozen=True)
-class OfDraw:
-    """A loss as one of what is drawn; equal to another one of the same functions."""
-
-    loss: Callable[..., jax.Array]
-    arguments: Arguments
-
-    def __call__(self, x: PyTree, y: PyTree, draw: PyTree) -> jax.Array:
-        return self.loss(x, y, *self.arguments(draw))
-
-
-@dataclass(frozen=True)
-class Carry:
-    """How what is carried changes, once in a step."""
-
-    function: Callable[..., PyTree]
-    arguments: Arguments
-    batch: int  # samples
-
-    def __call__(self, carried: PyTree, x: PyTree, y: PyTree, draw: PyTree) -> PyTree:
-        return self.function(carried, x, y, *self.arguments(draw))
-
-
-NOTHING = np.zeros((1, 0), np.float32)  # the data of a loss without data: one sample of no number
-
-
-def is_nothing(data: PyTree) -> bool:
-    return getattr(data, "shape", None) == NOTHING.shape
-
-
-class Functions(NamedTuple):
-    """The parts of a problem that are code, not data: the static part of a compiled program."""
-
-    F: Loss
-    G: Loss
-    project_x: Projection
-    project_y: Projection
-    second_derivatives: SecondDerivatives
-    keyed: tuple[bool, bool] = (False, False)  # whether F and G take a key
-    start_y: Callable[[PyTree], PyTree] | None = None  # where y starts anew, in every step
-    paired: bool = False  # whether all batches of a step are of the same samples
-    frozen_y: Mask | None = None
-    carry: Carry | None = None
-
-    def reading(self, carried: PyTree) -> "Functions":
-        """Return the same functions, whose losses are given these numbers."""
-        if self.carry is None:
-            return self
-        F, G, way = (_reading(part, carried) for part in (self.F, self.G, self.second_derivatives))
-        return self._replace(F=F, G=G, second_derivatives=way)
-
-
-def _reading(part: Any, carried: PyTree) -> Any:
-    if isinstance(part, Arguments):
-        return replace(part, carried=carried)
-    if not isinstance(part, (OfDraw, GaussNewton, Damped)):
-        return part
-    return replace(part, **{one.name: _reading(getattr(part, one.name), carried) for one in fields(part)})
-
-
-def _as_data(name: str, data: PyTree) -> PyTree:
-    """Move the data to the device once, and refuse data that cannot be cut into batches."""
-    if isinstance(data, Stored):
-        return data
-    if isinstance(data, Source):
-        return Streamed(name, data)
-    data = NOTHING if data is None else data
-    try:
-        given = jax.tree.leaves_with_path(data, is_leaf=_is_sparse)
-    except ValueError:
-        kinds = (
-            sorted({f"{key!r} ({type(key).__name__})" for key in data}) if isinstance(data, dict) else ["a dictionary"]
-        )
-        raise TypeError(f"{name} has keys of different types: {', '.join(kinds)}; use one type.") from None
-    for path, leaf in given:
-        _refuse_wrong_kind(f"{name}{jax.tree_util.keystr(path)}", leaf)
-    data = jax.tree.map(lambda leaf: Rows.from_scipy(leaf) if hasattr(leaf, "tocsr") else leaf, data)
-    paths = jax.tree.leaves_with_path(data, is_leaf=is_rows)
-    described = {f"{name}{jax.tree_util.keystr(path)}": leaf for path, leaf in paths}
-    shapes = {path: leaf.shape if is_rows(leaf) else np.shape(leaf) for path, leaf in described.items()}
-    if not described:
-        raise ValueError(f"{name} holds no arrays; give a pytree of arrays that share their leading axis.")
-    for path, shape in shapes.items():
-        if shape == ():
-            raise ValueError(
-                f"{path} is a scalar; every array in {name} needs a leading axis with one entry per sample. "
-                "Constants belong in the loss function. A list is a pytree of its members: wrap it in np.array."
-            )
-    sizes = {path: shape[0] for path, shape in shapes.items()}
-    if len(set(sizes.values())) > 1:
-        listing = ", ".join(f"{path} has {n}" for path, n in sizes.items())
-        raise ValueError(f"the arrays in {name} must share their leading axis, one entry per sample; {listing}.")
-    if 0 in sizes.values():
-        raise ValueError(f"{name} has no samples; its arrays have a leading axis of length 0.")
-    for path, leaf in described.items():
-        if isinstance(leaf, np.ndarray) and np.issubdtype(leaf.dtype, np.integer):
-            limits = np.iinfo(jnp.asarray(leaf[:0]).dtype)
-            if leaf.min() < limits.min or leaf.max() > limits.max:
-                raise ValueError(
-                    f"{path} holds integers beyond {limits.dtype}, which JAX would cut off; number them from 0, or set "
-                    "jax_enable_x64."
-                )
-    with jax.ensure_compile_time_eval():  # a problem made inside a jitted function may outlive it
-        return copied(data)
-
-
-def _is_sparse(leaf: Any) -> bool:
-    return _is_jax_sparse(leaf) or isinstance(leaf, Iterator) or is_rows(leaf) or hasattr(leaf, "tocsr")
-
-
-def _is_jax_sparse(leaf: Any) -> bool:
-    loaded = sys.modules.get("jax.experimental.sparse")  # importing it takes a third of a second
-    return loaded is not None and isinstance(leaf, loaded.JAXSparse)
-
-
-def _refuse_wrong_kind(path: str, leaf: Any) -> None:
-    """Refuse what JAX cannot compute with, or would take for something else."""
-    if _is_jax_sparse(leaf):
-        raise TypeError(
-            f"{path} is a {type(leaf).__name__} matrix of JAX, whose stored numbers would be taken for samples; give a "
-            "scipy.sparse matrix, which becomes bilax.sparse.Rows."
-        )
-    if hasattr(leaf, "tocsr"):
-        if getattr(leaf, "ndim", 2) != 2:
-            raise ValueError(
-                f"{path} is a sparse array of {leaf.ndim} axis, shape {leaf.shape}; give one of two: (samples, columns)"
-            )
-        return
-    if isinstance(leaf, (jax.Array, Rows)):
-        return
-    if isinstance(leaf, np.ma.MaskedArray):
-        raise TypeError(
-            f"{path} is a masked array, and JAX has no masks; give .filled(value), or leave the masked samples out."
-        )
-    if isinstance(leaf, (Iterator, str, bytes, set, frozenset)) or callable(leaf):
-        raise TypeError(
-            f"{path} is a {type(leaf).__name__}; data must be arrays of numbers: np.stack(list(...)) makes one, "
-            "np.load reads one."
-        )
-    try:
-        dtype = np.asarray(leaf).dtype
-    except ValueError:
-        raise TypeError(
-            f"{path} is a {type(leaf).__name__} that is no array, e.g. of lists of unequal length."
-        ) from None
-    if dtype.kind not in "biufc" and not jnp.issubdtype(dtype, jnp.number):
-        raise TypeError(
-            f"{path} has dtype {dtype}, which JAX has not; number classes from 0 (np.unique(labels, "
-            "return_inverse=True)[1]), and turn dates and other objects into numbers."
-        )
-
-
-def _refuse_non_finite(name: str, tree: PyTree, or_else: str) -> None:
-    """Say where the first number is that is not finite, if there is one."""
-    for path, leaf in jax.tree.leaves_with_path(tree, is_leaf=is_rows):
-        if is_rows(leaf):
-            _refuse_non_finite_rows(f"{name}{jax.tree_util.keystr(path)}", leaf, or_else)
-            continue
-        if isinstance(leaf, Tracer) or not jnp.issubdtype(leaf.dtype, jnp.inexact):
-            continue
-        if not (leaf.is_fully_addressable or leaf.is_fully_replicated):  # other processes look at their parts
-            continue
-        if np.isfinite(np.asarray(leaf)).all():
-            continue
-        wrong = np.argwhere(~np.isfinite(np.asarray(leaf)))
-        place = f"{name}{jax.tree_util.keystr(path)}"
-        at = ", ".join(str(i) for i in wrong[0])
-        value = np.asarray(leaf)[tuple(wrong[0])]
-        raise ValueError(
-            f"{place} holds {value} at [{at}], the first of {len(wrong):,} of {leaf.size:,} numbers that are not "
-            f"finite; correct or remove {'them' if len(wrong) > 1 else 'it'}, or {or_else}."
-        )
-
-
-def _refuse_non_finite_rows(path: str, rows: Rows, or_else: str) -> None:
-    values = np.asarray(rows.values)
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if wrong.size:
-        row = int(np.searchsorted(np.asarray(rows.start), wrong[0], side="right")) - 1
-        at = f"[{row}, {int(rows.indices[wrong[0]])}]"
-        raise ValueError(
-            f"{path} holds {values[wrong[0]]} at {at}, the first of {wrong.size:,}; correct it, or {or_else}."
-        )
-
-
-def as_variable(name: str, value: PyTree) -> PyTree:
-    """Return x0 or y0 as a pytree of floating arrays, or say what is wrong with it."""
-    leaves = jax.tree.leaves_with_path(value)
-    if not leaves:
-        raise ValueError(
-            f"{name} is empty; give a pytree with at least one floating-point array (or set it on the problem)."
-        )
-    for path, leaf in leaves:
-        where = f"{name}{jax.tree_util.keystr(path)}"
-        try:
-            array = jnp.asarray(leaf)
-        except (TypeError, ValueError):
-            raise TypeError(f"{where} is a {type(leaf).__name__}; {name} must hold floating-point arrays.") from None
-        if not jnp.issubdtype(array.dtype, jnp.floating):
-            raise TypeError(
-                f"{where} has dtype {array.dtype}; {name} must hold floating-point arrays, "
-                "because it is moved by gradient steps. Convert it, e.g. with .astype(float)."
-            )
-        if array.size == 0:
-            raise ValueError(f"{where} has shape {array.shape}, which holds no numbers.")
-    # A strong copy: a weakly typed leaf would change its type after the first step.
-    value = jax.block_until_ready(jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype), value))
-    _refuse_non_finite(name, value, "start somewhere else")
-    return value

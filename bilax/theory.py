@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bilax.algorithms import MRBO, VRBO
+from bilax.given import as_variable
 from bilax.hypergrad.auto_eta import largest_eigenvalue
 from bilax.hyperparameters import Auto
 from bilax.numerics.tree import axpy, norm, normal_like, scale
 from bilax.optimisers import Optimiser
 from bilax.oracle import make_oracle
-from bilax.problem import Problem, as_variable
+from bilax.problem import Problem
 from bilax.sampling import keys
 from bilax.types import PyTree
 

@@ -16,6 +16,7 @@ LAYERS = [
     {"types", "errors", "phase", "report", "storage"},
     {"numerics", "sparse", "sources"},
     {"sampling"},
+    {"functions", "given"},
     {"problem"},
     {"oracle", "optimisers"},
     {"hyperparameters", "results"},

@@ -7,7 +7,7 @@ import scipy.sparse
 
 import bilax
 from bilax import Problem
-from bilax.problem import as_variable
+from bilax.given import as_variable
 
 
 @pytest.mark.parametrize("floats", [10**3, 10**6, pytest.param(10**7, marks=pytest.mark.slow)])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import bilax
+from bilax.functions import Drawn
 from bilax.oracle import make_oracle
-from bilax.problem import Drawn
 
 DATA = np.random.default_rng(0).normal(size=(32, 3))
 

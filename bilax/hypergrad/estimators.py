@@ -7,6 +7,7 @@ import jax
 from jax.core import Tracer
 
 from bilax.errors import Doubts, UnsafeEta
+from bilax.given import as_variable
 from bilax.hypergrad import (
     auto_eta,
     conjugate_gradient,
@@ -35,7 +36,7 @@ from bilax.hyperparameters import (
 from bilax.numerics.tree import scale
 from bilax.optimisers import Step, start
 from bilax.oracle import Oracle, Traced, traced, with_one_draw
-from bilax.problem import Problem, as_variable
+from bilax.problem import Problem
 from bilax.sampling import keys
 from bilax.sampling.samplers import Sampler
 from bilax.types import Key, PyTree, Scalar

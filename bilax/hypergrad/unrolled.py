@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bilax.functions import unconstrained
 from bilax.hypergrad.neumann import Estimate, ratio
 from bilax.numerics.tree import axpy, norm, zeros_like
 from bilax.optimisers import Step, descend
 from bilax.oracle import Counts, Oracle
-from bilax.problem import unconstrained
 from bilax.sampling import keys
 from bilax.types import Key, PyTree
 

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bilax.problem import Loss, Metrics, Problem
+from bilax.functions import Loss
+from bilax.problem import Metrics, Problem
 from bilax.problems.classification import cross_entropy, losses_and_accuracy
 from bilax.types import PyTree
 

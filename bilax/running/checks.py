@@ -9,10 +9,11 @@ import numpy as np
 from jax.core import Tracer
 
 from bilax.algorithms.protocol import Algorithm
+from bilax.given import as_variable
 from bilax.numerics.memory import bytes_of, refuse_if_too_large
 from bilax.numerics.signatures import check_function
 from bilax.oracle import Oracle, Traced, TracedProblem, like, traced
-from bilax.problem import Problem, as_variable, check_metrics, is_function
+from bilax.problem import Problem, check_metrics, is_function
 from bilax.running.accounting import Account
 from bilax.sampling.samplers import full
 from bilax.sampling.stored import bytes_per_sample

@@ -10,8 +10,9 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from bilax.algorithms.protocol import Algorithm
+from bilax.given import is_nothing
 from bilax.oracle import Oracle, Traced, TracedProblem, traced
-from bilax.problem import Problem, is_nothing
+from bilax.problem import Problem
 from bilax.running.checks import starting_point
 from bilax.sampling.samplers import Sampler, full
 from bilax.sampling.stored import size_of

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.sparse.linalg import cg
 
+from bilax.functions import unconstrained
 from bilax.numerics.constraints import on_the_set
 from bilax.numerics.second_derivatives import (
     Products,
@@ -19,7 +20,6 @@ from bilax.numerics.second_derivatives import (
 )
 from bilax.numerics.tree import axpy, norm
 from bilax.oracle import Oracle, Traced, TracedProblem
-from bilax.problem import unconstrained
 from bilax.sampling import keys
 from bilax.sampling.passes import exact_mean
 from bilax.sampling.stored import size_of, take

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bilax.algorithms.protocol import Algorithm
+from bilax.functions import unconstrained
 from bilax.oracle import Oracle, Traced, TracedProblem
-from bilax.problem import unconstrained
 from bilax.running import loop
 from bilax.sampling import keys
 from bilax.sampling.stored import Stored

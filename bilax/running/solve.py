@@ -14,10 +14,11 @@ from jax.sharding import Mesh
 
 from bilax.algorithms.protocol import Algorithm
 from bilax.errors import Doubts
+from bilax.functions import unconstrained
 from bilax.numerics.processes import as_the_first_says, if_any, is_first, noticing_the_lost, whole
 from bilax.oracle import Counts, Oracle
 from bilax.phase import Stop, compiling
-from bilax.problem import Metrics, Problem, unconstrained
+from bilax.problem import Metrics, Problem
 from bilax.results import History, Result
 from bilax.running import devices, diagnosis, eta_warnings, keeping, loop
 from bilax.running.accounting import Account, plain
