@@ -22,10 +22,11 @@ LOST = ("Gloo", "coordination service", "UNAVAILABLE", "NCCL", "peer")  # in wha
 def join() -> int:
     """Become one of several processes, if a launcher started them; return how many there are.
 
-    JAX finds the others by what SLURM and Open MPI say; otherwise JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and
-    JAX_PROCESS_ID do.
+    JAX finds the others by what SLURM, Open MPI and machines with TPUs say; otherwise JAX_COORDINATOR_ADDRESS,
+    JAX_NUM_PROCESSES and JAX_PROCESS_ID do.
     """
-    count = max(map(_number, LAUNCHED))
+    machines = 1 + os.environ.get("TPU_WORKER_HOSTNAMES", "").count(",")
+    count = max(machines, *map(_number, LAUNCHED))
     if count == 1:
         return 1
     named: dict[str, Any] = {}
