@@ -2,16 +2,17 @@
 
 import pickle
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import bilax
-from bilax import Counts, Info, iterate, solve, sweep
-from bilax.hyperparameters import hyperparameters, inner_step, outer_step
+from bilax import Counts, Info, hypergrad, iterate, solve, sweep
+from bilax.hyperparameters import anything, hyperparameters, inner_step, outer_step
 from bilax.numerics.tree import axpy, norm
 from bilax.problems import quadratic
 
@@ -48,6 +49,49 @@ class FirstOrder:
 
     def cost(self, k):
         return Counts(F=4, G=4 if k % 2 else 8)
+
+
+class Plain(NamedTuple):
+    k: jax.Array
+    x: jax.Array
+    y: jax.Array
+
+
+@hyperparameters
+class Implicit:
+    """x moves along what any estimator of the library says; y is given."""
+
+    estimator: Any = anything(default=None, doc="of the hypergradient")
+    alpha: float = outer_step(default=0.1)
+
+    def init(self, oracle, x0, y0):
+        return Plain(jnp.zeros((), jnp.int32), x0, y0)
+
+    def step(self, oracle, key, s):
+        found = self.estimator.estimate(oracle, key, s.x, s.y)
+        return Plain(s.k + 1, axpy(-self.alpha, found.value, s.x), s.y), Info(norm(found.value), jnp.zeros(()), {})
+
+    def cost(self, k):
+        return Counts()
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        hypergrad.Exact(),
+        hypergrad.Neumann(Q=3, eta=0.1),
+        hypergrad.ConjugateGradient(N=2),
+        hypergrad.Nystrom(rank=PROBLEM.y0.size),
+        hypergrad.Subspace(N=2),
+        hypergrad.Differences(),
+        hypergrad.SAMA(step=optax.adam(0.1)),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_any_estimator_works_inside(estimator):
+    expected = bilax.hypergradient(PROBLEM, PROBLEM.x0, PROBLEM.y0, estimator).value
+    result = solve(PROBLEM, Implicit(estimator), steps=1, sampler="full", metrics=lambda x, y: {})
+    np.testing.assert_allclose(result.x, PROBLEM.x0 - 0.1 * expected, rtol=1e-8)
 
 
 def test_it_works_in_solve_iterate_and_sweep():
