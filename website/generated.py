@@ -69,10 +69,11 @@ def alone(path: Path) -> str:
     imports = [line for node in nodes if _binds(node) & names and (line := lines[node.lineno - 1]) + "\n" not in text]
     standard = [line for line in imports if line.split()[1] in sys.stdlib_module_names]
     text = text.replace(asked[0], "".join(f"{line}\n" for line in imports if line not in standard))
-    text = re.sub(r"^(?=import |from )", "".join(f"{line}\n" for line in standard) + "\n", text, count=1, flags=re.M)
-    last = max(node.end_lineno or 0 for node in ast.parse(text).body if isinstance(node, (ast.Import, ast.ImportFrom)))
+    places = [node for node in ast.parse(text).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    first, last = places[0].lineno - 1, places[-1].end_lineno or 0
     rows = text.splitlines()
-    return "\n".join([*rows[:last], "", "", "\n\n\n".join(parts), "", *rows[last:]]) + "\n"
+    head = [*rows[:first], *standard, "", *rows[first:last]]
+    return "\n".join([*head, "", "", "\n\n\n".join(parts), "", *rows[last:]]) + "\n"
 
 
 def _binds(node: ast.stmt) -> set[str]:
