@@ -121,6 +121,12 @@ def test_the_command_runs_under_a_launcher_and_goes_on(tmp_path):
     assert re.search("finished already", run("10")[0])
 
 
+def test_different_data_are_refused(tmp_path):
+    for process in started(2, tmp_path, "mixed"):
+        _, error = process.communicate(timeout=200)
+        assert "ValueError: the processes were given different data" in error
+
+
 def test_a_launcher_that_says_half_of_it(tmp_path):
     command = [sys.executable, "-m", "bilax", "run", "soba", "--out", str(tmp_path)]
     told = subprocess.run(command, env=os.environ | {"JAX_NUM_PROCESSES": "2"}, capture_output=True, text=True)

@@ -69,9 +69,9 @@ def run(
     processes = join()
     if devices or processes > 1:
         devices = mesh_of(devices, processes).size  # before anything else asks JAX for its devices
-    if processes > 1 and not is_first():
-        return _follow(Job(_task(problem, noise), algorithm, seed, sampler, steps, budget, devices=devices), again)
     job = Job(_task(problem, noise), algorithm, seed, sampler, steps, budget, devices=devices)
+    if processes > 1 and not is_first():
+        return _follow(job, again)
     heads = {name: name for name in ("k", "seconds", "samples")}
     heads |= {name: metric.short for name, metric in METRICS.items() if metric.main}
     shown: list[str] = []

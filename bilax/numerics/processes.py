@@ -4,6 +4,7 @@ With one process, everything here is what it would be without it.
 """
 
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 
 from bilax.types import PyTree
 
+SOME = 100_000  # numbers of each array that are compared
 SILENCE = 20  # seconds after which a process that says nothing counts as dead
 LAUNCHED = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "JAX_NUM_PROCESSES")  # by srun, mpirun, hand
 LOST = ("Gloo", "coordination service", "UNAVAILABLE", "NCCL", "peer")  # in what JAX says when one does not answer
@@ -125,6 +127,20 @@ def if_any(flag: bool) -> bool:
     from jax.experimental import multihost_utils
 
     return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
+
+
+def refuse_different(tree: PyTree) -> None:
+    """Say so if processes give different arrays where each should give the whole."""
+    if jax.process_count() == 1:
+        return
+    own = [leaf for leaf in jax.tree.leaves(tree) if leaf.is_fully_addressable]
+    some = (np.asarray(leaf.reshape(-1)[:: max(1, leaf.size // SOME)]).tobytes() for leaf in own)
+    told = zlib.crc32(repr([leaf.shape for leaf in own]).encode() + b"".join(some))
+    if if_any(as_the_first_says(told) != told):
+        raise ValueError(
+            "the processes were given different data. Each gives all of the data, or its own rows by "
+            "jax.make_array_from_process_local_data."
+        )
 
 
 def gathered(tree: PyTree) -> PyTree:

@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from bilax.algorithms.protocol import Algorithm
 from bilax.given import is_nothing
+from bilax.numerics.processes import refuse_different
 from bilax.oracle import Oracle, Traced, TracedProblem, traced
 from bilax.problem import Problem
 from bilax.running.checks import starting_point
@@ -32,6 +33,7 @@ def spread(problem: Problem | Oracle, sampler: str | Sampler, mesh: Any, algorit
     """Return the problem with its data along the data axis of a mesh, or say why that cannot be."""
     _check(problem, sampler, mesh, algorithm)
     assert isinstance(problem, Problem)
+    refuse_different((problem.outer_data, problem.inner_data))
     mesh = automatic(mesh)
     if sampler != "full":
         return cast(TracedProblem, traced(problem, Evenly(mesh, each_once=sampler == "epoch")))
