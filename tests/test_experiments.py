@@ -58,7 +58,7 @@ def test_the_settings_are_those_of_the_paper():
 
 def test_momentum_starts_alike_and_eta_is_measured_in_the_tuned_variant():
     for family in FAMILIES:
-        for name in family.recipes:
+        for name in set(family.recipes) - set(figures.GUESTS):
             tuned, paper = (family.algorithm(name, variant) for variant in ("tuned", "paper"))
             if hasattr(tuned, "eta"):
                 assert repr(tuned.eta) == "'auto'"
@@ -75,7 +75,7 @@ def test_the_record_of_the_search_is_of_equal_effort_and_names_the_winner():
     for family in figures.SEARCHED:
         methods = [name for name in family.recipes if not name.startswith("VRBO-") and name not in figures.UNTUNED]
         found = figures.tuned()[family.search]
-        assert set(found) == set(methods)
+        assert set(methods) - set(figures.GUESTS) <= set(found) <= set(methods)
         for entry in found.values():
             trials = entry["trials"]
             assert len(trials) == 25

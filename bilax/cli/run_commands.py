@@ -124,7 +124,9 @@ def reproduce(
     variant: Annotated[str, typer.Option(help="paper, tuned or both.")] = "both",
     data: Annotated[str, typer.Option(help="paper, or digits: the same methods on bundled data.")] = "paper",
     quick: Annotated[bool, typer.Option("--quick", help="One seed, one second per run.")] = False,
-    only: Annotated[str, typer.Option(help="benchmark: problems or methods whose name holds this word.")] = "",
+    only: Annotated[
+        str, typer.Option(help="benchmark: problems or methods whose name holds this word; tuning: data.")
+    ] = "",
     out: Out = RESULTS,
     again: Again = False,
 ) -> None:
@@ -149,7 +151,7 @@ def reproduce(
     _check_budget(budget)
     check_folder(out)
     if names == ["tuning"]:
-        return _tuning(out, quick)
+        return _tuning(out, quick, only)
     chosen = [figures.EXPERIMENTS[name] for name in names if name in figures.EXPERIMENTS]
     jobs = [
         job
@@ -229,13 +231,17 @@ def _optima(out: Path) -> None:
     console.print(f"written: {escape(str(out / 'optima.json'))}", highlight=False)
 
 
-def _tuning(out: Path, quick: bool) -> None:
+def _tuning(out: Path, quick: bool, only: str) -> None:
     from bilax.paper import searches
+    from bilax.paper.figures import SEARCHED
 
+    families = tuple(family for family in SEARCHED if only.lower() in family.search)
+    if not families:
+        raise unknown("family of figures", only, [family.search for family in SEARCHED])
     out.mkdir(parents=True, exist_ok=True)
     path = out / "tuned.toml"
     announce = lambda text: console.print(text, highlight=False)  # noqa: E731
-    searches.search_all(path, scale=0.02 if quick else 1.0, announce=announce)
+    searches.search_all(path, scale=0.02 if quick else 1.0, families=families, announce=announce)
     console.print(f"written: {escape(str(path))}", highlight=False)
 
 

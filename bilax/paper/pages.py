@@ -14,7 +14,7 @@ from bilax.experiments.jobs import FOREVER
 from bilax.experiments.pages import LABELS, MAIN, Plate, StoredRun, facts, measurements, method, own_plates, stored_runs
 from bilax.experiments.styles import Styles
 from bilax.paper.claims import CLAIMS, ENOUGH_SEEDS, Curves, together
-from bilax.paper.figures import EXPERIMENTS, VARIANTS, Experiment, sampler_of
+from bilax.paper.figures import EXPERIMENTS, GUESTS, VARIANTS, Experiment, sampler_of
 from bilax.report import Figure, Page, Verdict
 from bilax.storage.runs import FINISHED
 
@@ -48,7 +48,7 @@ def _of_paper(name: str, variant: str, runs: list[StoredRun], styles: Styles) ->
     """Return an experiment's plates, one per data set that all of its methods were run on with the same budget."""
     experiment = EXPERIMENTS[name]
     wanted = {}
-    for name in experiment.methods:
+    for name in (*experiment.methods, *experiment.guests(variant)):
         algorithm = experiment.family.algorithm(name, variant)
         wanted[name] = (settings.name_of(algorithm), settings.parameters(algorithm), sampler_of(name))
     plates = []
@@ -56,7 +56,8 @@ def _of_paper(name: str, variant: str, runs: list[StoredRun], styles: Styles) ->
         timed = [run for run in runs if run.facts["task"] == task and run.facts["budget"] is not None]
         for budget in sorted({run.facts["budget"] for run in timed}, reverse=True):
             found = {name: [run for run in timed if _has(run, budget, *setting)] for name, setting in wanted.items()}
-            if all(found.values()):
+            if all(found[name] for name in experiment.methods):
+                found = {name: runs for name, runs in found.items() if runs}
                 plates.append(_plate(experiment, variant, task, budget, found, styles))
                 break
     return plates
@@ -109,7 +110,8 @@ def _verdicts(plates: list[Plate]) -> list[Verdict]:
     for claim in CLAIMS:
         for plate in plates:
             if plate.experiment in claim.where:
-                judged = claim.test(Curves(plate.figure.table, plate.figure.y))
+                table = plate.figure.table
+                judged = claim.test(Curves(table.loc[~table["method"].isin(GUESTS), :], plate.figure.y))
                 where = plate.figure.title.removesuffix(f", {plate.variant}")
                 variant = plate.variant + (", on digits" if plate.figure.name.endswith("-digits") else "")
                 short = re.match(r"Figure [^,:]*", where)
