@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export PYTHONUTF8 = 1
 
-.PHONY: dist help demo test test-slow test-oldest check-method docs gallery lint bench clean
+.PHONY: dist help demo test test-slow test-oldest check-method docs figures gallery lint bench clean
 
 help:
 	@echo "make demo   find the wrong labels of handwritten digits, print a table of all rivals, draw a picture"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-oldest run tests with the oldest versions that pyproject.toml allows"
 	@echo "make check-method NAME=mrbo   run the tests that concern one method"
 	@echo "make docs   write what is made from the code into docs/, and build the site into site/"
+	@echo "make figures   draw the pictures and write the tables of docs/ again, from what was measured"
 	@echo "make gallery   run the examples, and draw their pictures again"
 	@echo "make dist   build the wheel and the source archive into dist/"
 	@echo "make lint   check the format, the style and the types"
@@ -54,6 +55,9 @@ docs: $(VENV)/.test
 	$(BIN)/python -c 'from pathlib import Path; from bilax.cli import catalogue; catalogue.write(Path("docs/methods.md"))'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "open it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
+
+figures: $(VENV)/.test
+	$(BIN)/python website/figures.py
 
 # NAME=... draws one of them: the name of its file, without .py.
 gallery: $(VENV)/.test

@@ -17,10 +17,12 @@ import optax
 from bilax.storage.environment import commit
 
 
-def options(about):
-    """Return what was given on the command line."""
+def options(about, full=None):
+    """Return what was given on the command line; ``full`` says what that option does, where there is one."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a small size, to try it out")
+    if full:
+        parser.add_argument("--full", action="store_true", help=full)
     parser.add_argument("--picture", metavar="FILE", help="draw the picture of the result into this file")
     parser.add_argument("--json", metavar="FILE", help="put the table into this file, beside those of other recipes")
     return parser.parse_args()
@@ -45,7 +47,8 @@ class Table:
         path = Path(file)
         kept = json.loads(path.read_text()) if path.exists() else {}
         recipe = self.facts["recipe"]
-        kept[recipe] = {"command": f"python examples/{recipe}", "commit": commit(), **self.facts, "rows": self.rows}
+        command = f"python examples/{recipe}{' --full' * ('--full' in sys.argv)}"
+        kept[recipe] = {"command": command, "commit": commit(), **self.facts, "rows": self.rows}
         path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
 
 

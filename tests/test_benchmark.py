@@ -1,8 +1,6 @@
 """The field's benchmark: its problems against finite differences, its recipes, searches, runs and ranking."""
 
-import json
 import re
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -151,12 +149,6 @@ def test_a_word_that_nothing_has_in_its_name(tmp_path):
     assert said.exit_code != 0
     assert isinstance(said.exception, ValueError)
     assert "no problem and no method of the benchmark has 'nonsense' in its name" in str(said.exception)
-
-
-def test_the_page_is_what_the_stored_endings_give():
-    folder = Path(__file__).parent.parent / "docs"
-    ends = [json.loads(line) for line in (folder / "measured" / "benchmark.jsonl").read_text().splitlines()]
-    assert ranking.told(ends) in (folder / "benchmark.md").read_text()
 
 
 @pytest.mark.slow

@@ -27,17 +27,6 @@ def bare(monkeypatch):
     sys.modules.pop("bare", None)
 
 
-def test_the_tables_of_the_page_are_what_was_measured(monkeypatch):
-    """`python benchmarks/show.py --page` writes them; each names its command and its commit."""
-    monkeypatch.syspath_prepend(FOLDER)
-    show = importlib.import_module("show")
-    docs = FOLDER.parent / "docs"
-    for name, tables in show.PAGES.items():
-        page = (docs / name).read_text()
-        assert show.filled(page, docs / "measured", tables) == page
-    sys.modules.pop("show", None)
-
-
 @pytest.mark.parametrize(("name", "stored"), [("penalties", "penalties-quick.jsonl"), ("cleaning", "cleaning.jsonl")])
 def test_the_tables_of_the_estimators_are_what_was_measured(monkeypatch, name, stored):
     monkeypatch.syspath_prepend(FOLDER)

@@ -127,10 +127,4 @@ def test_wrong_labels_of_cifar10_are_found(tmp_path):
     assert rows["learned weights, by reverse"][0] > rows["all labels as given"][0] - 0.02
 
 
-def test_the_page_shows_the_figures_of_the_recipes(tmp_path):
-    command = [sys.executable, EXAMPLES / "_recipe.py", EXAMPLES.parent / "docs" / "measured" / "recipes.json"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert shown in (EXAMPLES.parent / "docs" / "networks.md").read_text()
-
-
 ROWS = re.compile(r"^(\w[^\n]{10,39}?) +(\d\.\d{3})(?: +(\d\.\d{3}))?$", re.MULTILINE)

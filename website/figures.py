@@ -1,37 +1,81 @@
-"""Pictures and tables of the paper's figures and of the benchmark, from the runs that are kept in docs/measured/runs.
+"""The pictures and tables of docs/ from what was measured and is kept in docs/measured: nothing is run.
 
-python website/figures.py                     writes them into docs/
+python website/figures.py                     writes them
 python website/figures.py --keep FOLDER NAME  keeps the runs of a folder first: NAME is mnist, newsgroups or a problem
                                               of the benchmark
+
+(The demo and the examples draw their own pictures: `make demo`, `make gallery`.)
 """
 
 import argparse
+import json
 import re
+import sys
 import tempfile
 from pathlib import Path
 
 from kept_runs import KEPT, keep, unpack
 
-from bilax.benchmark import ranking
-from bilax.benchmark.methods import TASKS
-from bilax.paper import pages
-from bilax.report import Page
-from bilax.report.pictures import draw
+ROOT = Path(__file__).parent.parent
+DOCS, MEASURED = ROOT / "docs", ROOT / "docs" / "measured"
+sys.path += [str(ROOT / "benchmarks"), str(ROOT / "examples")]
 
-DOCS = Path(__file__).parent.parent / "docs"
+import _recipe  # noqa: E402
+import cleaning  # noqa: E402
+import penalties  # noqa: E402
+import show  # noqa: E402
+
+from bilax.benchmark import ranking  # noqa: E402
+from bilax.benchmark.methods import TASKS  # noqa: E402
+from bilax.paper import pages  # noqa: E402
+from bilax.report import Page  # noqa: E402
+from bilax.report.pictures import draw  # noqa: E402
+
 PAPER = ("mnist", "newsgroups")
 COLUMNS = {
     "paper": ("k", "seconds", "samples", "train_loss", "val_loss", "test_loss", "test_accuracy", "auroc"),
-    "benchmark": ranking.METRICS,
+    "benchmark": ("k", "seconds", "samples", "gap", "grad_norm2", "val_error", "test_error"),
 }
-SHOWN = {  # figure of a page -> its file in docs/images
-    **{name: f"{name}.png" for name in ("fig1a-paper", "fig1a-tuned", "fig1b-tuned", "fig3a-paper", "fig4a-paper")},
-    **{f"runs-{task.name.replace('.', '_')}-searched": f"benchmark-{task.name}.png" for task in TASKS},
+SHOWN = {  # figure of a page of runs -> its file in docs/images
+    **{name: name for name in ("fig1a-paper", "fig1a-tuned", "fig1b-paper", "fig1b-tuned", "fig3a-paper")},
+    **{f"runs-{task.name.replace('.', '_')}-searched": f"benchmark-{task.name}" for task in TASKS},
 }
+PLOTS = {"speed": show.bars, "growth": show.growth, "readings": show.three_readings}  # of what benchmarks measured
 
 
-def pages_of(names: list[str]) -> dict[str, Page]:
-    """Return the page of every kept file of that name, if there is one."""
+def texts() -> dict[Path, str]:
+    """Return the pages with their tables as they should be."""
+    found: dict[Path, str] = {}
+    for name, tables in show.PAGES.items():
+        found[DOCS / name] = show.filled((DOCS / name).read_text(), MEASURED, tables)
+    parts = {
+        "benchmark.md": {"rankings": ranking.told(_lines("benchmark"))},
+        "cleaning.md": {"cleaning": cleaning.markdown(_lines("cleaning")) + "\n"},
+        "penalties.md": {"penalties": penalties.markdown(_lines("penalties-quick")) + "\n"},
+        "networks.md": {"recipes": _recipe.page(MEASURED / "recipes.json") + "\n"},
+        "experiments.md": {name: told(page) for name, page in kept_pages(PAPER).items()},
+    }
+    for name, tables in parts.items():
+        text = found.get(DOCS / name) or (DOCS / name).read_text()
+        for mark, table in tables.items():
+            text, times = re.subn(
+                rf"(<!-- {mark}\b[^\n]* -->\n).*?(<!-- end -->)",
+                lambda place, table=table: f"{place[1]}{table}{place[2]}",
+                text,
+                flags=re.DOTALL,
+            )
+            if times != 1:
+                raise ValueError(f"docs/{name} must have one place <!-- {mark} --> ... <!-- end -->; it has {times}.")
+        found[DOCS / name] = text
+    return found
+
+
+def _lines(name: str) -> list[dict]:
+    return [json.loads(line) for line in (MEASURED / f"{name}.jsonl").read_text().splitlines()]
+
+
+def kept_pages(names) -> dict[str, Page]:
+    """Return the page of every one of these experiments of which runs are kept."""
     found = {}
     for name in names:
         path = KEPT / f"{name}.json.gz"
@@ -43,23 +87,22 @@ def pages_of(names: list[str]) -> dict[str, Page]:
 
 
 def told(page: Page) -> str:
-    """Return what a page of the paper's figures says, as Markdown: how it was made, and its verdicts."""
+    """Return what a page of the paper's figures says: how it was made, and its verdicts."""
     facts = dict(page.facts)
     commits = ", ".join(commit[:7] for commit in facts["commits"].split(", "))
-    made = f"{page.introduction.partition('.')[0]}, {facts['versions']}, {facts['machine']}, commit {commits}."
+    made = f"{page.introduction.partition('.')[0]}; {facts['versions']}; {facts['machine']}; commit {commits}."
     return f"{made}\n\n{pages.markdown(page)}"
 
 
-def filled(text: str, parts: dict[str, str]) -> str:
-    """Return a page with these parts between their marks."""
-    for name, part in parts.items():
-        mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
-        text, times = mark.subn(lambda found, part=part: f"{found[1]}{part}{found[2]}", text)
-        if times != 1:
-            raise ValueError(
-                f"docs/experiments.md has the mark <!-- {name} --> {times} times; it must stand there once."
-            )
-    return text
+def pictures(folder: Path) -> None:
+    """Draw everything that pages show of kept runs and of benchmarks."""
+    for name, plot in PLOTS.items():
+        plot(json.loads((MEASURED / f"{name}.json").read_text()), folder / f"{name}.png")
+    with tempfile.TemporaryDirectory() as drawn:
+        for page in kept_pages([*PAPER, *(task.name for task in TASKS)]).values():
+            for figure in (figure for figure in page.figures if figure.name in SHOWN):
+                picture = next(path for path in draw(figure, Path(drawn)) if path.suffix == ".png")
+                (folder / f"{SHOWN[figure.name]}.png").write_bytes(picture.read_bytes())
 
 
 def main() -> None:
@@ -69,17 +112,9 @@ def main() -> None:
     if asked.keep:
         folder, name = asked.keep
         print(keep(Path(folder), name, COLUMNS["paper" if name in PAPER else "benchmark"]))
-    found = pages_of([*PAPER, *(task.name for task in TASKS)])
-    experiments = DOCS / "experiments.md"
-    experiments.write_text(
-        filled(experiments.read_text(), {name: told(page) for name, page in found.items() if name in PAPER})
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        for page in found.values():
-            for figure in page.figures:
-                if figure.name in SHOWN:
-                    picture = next(path for path in draw(figure, Path(folder)) if path.suffix == ".png")
-                    (DOCS / "images" / SHOWN[figure.name]).write_bytes(picture.read_bytes())
+    for path, text in texts().items():
+        path.write_text(text)
+    pictures(DOCS / "images")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from bilax.experiments.pages import stored_runs
 from bilax.storage.runs import FINISHED, MANIFEST, ROWS, read_rows
 
 KEPT = Path(__file__).parent.parent / "docs" / "measured" / "runs"
-DIGITS = 6  # of a measurement: more than a picture or a table shows
+DIGITS = 5  # of a measurement: more than a picture or a table shows
 
 
 def keep(folder: Path, name: str, columns: Sequence[str], kept: Path = KEPT) -> Path:

@@ -1,13 +1,12 @@
 """Draw the pictures of the gallery, by running the examples: all of them, or those that are named.
 
 python website/thumbnails.py [NAME ...]
-
-Those that have a quick mode (they share _recipe.py) run in it.
 """
 
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from generated import THUMBNAILS, examples
@@ -21,10 +20,10 @@ def draw(names: list[str]) -> None:
     for path in examples():
         if names and path.stem not in names:
             continue
-        print(path.name, flush=True)
         with tempfile.TemporaryDirectory() as folder:  # some leave files where they run
-            quick = ["--quick"] if "from _recipe import" in path.read_text() else []
-            subprocess.run([sys.executable, path, *quick, "--picture", "picture.png"], cwd=folder, check=True)
+            started = time.perf_counter()
+            subprocess.run([sys.executable, path, "--picture", "picture.png"], cwd=folder, check=True)
+            print(f"{path.name}: {time.perf_counter() - started:.0f} s", flush=True)
             shrink(Path(folder, "picture.png"), THUMBNAILS / f"{path.stem}.png")
 
 

@@ -63,7 +63,8 @@ def _entry(family: Family, method: str, scale: float, announce: Callable[[str], 
         return float(problem.metrics(x, y)["val_loss"])
 
     options: dict[str, Any] = dict(steps=steps, rungs=RUNGS, lanes=LANES, sampler=sampler)
-    trials = search(problem, candidates, score, seeds=SEARCHED_WITH, **options)
+    seeds = (0,) if sampler == "full" else SEARCHED_WITH  # without batches, all runs are the same
+    trials = search(problem, candidates, score, seeds=seeds, **options)
     tried = [(*points[candidates.index(t.algorithm)], t.steps, t.score) for t in trials]
     outer, inner, _, loss = tried[0]
     announce(f"{family.search}: {method}: outer {outer:g}, inner {inner:g}, validation loss {loss:.4g}")
@@ -73,7 +74,7 @@ def _entry(family: Family, method: str, scale: float, announce: Callable[[str], 
         f"outer = {outer:g}",
         f"inner = {inner:g}",
         f"steps = {steps}",
-        f"seeds = {len(SEARCHED_WITH)}",
+        f"seeds = {len(seeds)}",
         f'commit = "{commit()}"',
         f"trials = [{listed}]",
     ]
