@@ -4,6 +4,8 @@ A problem takes a `Source` in place of arrays. What is drawn is decided by the s
 bit for bit, as with all of the data in memory.
 """
 
+import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -48,13 +50,49 @@ class Arrays(Source):
             raise ValueError(
                 f"the arrays of a source must share their first axis; they have lengths {sorted(lengths)}."
             )
-        self.arrays, self._length = arrays, lengths.pop()
+        self.arrays, self._length, self._buffers = arrays, lengths.pop(), _Buffers()
 
     def __len__(self) -> int:
         return self._length
 
     def take(self, indices: np.ndarray) -> PyTree:
-        return jax.tree.map(lambda leaf: np.asarray(leaf[indices]), self.arrays)
+        inside = len(indices) > 0 and 0 <= indices.min() and indices.max() < self._length
+
+        def rows(leaf: Any) -> np.ndarray:
+            if not (inside and isinstance(leaf, np.ndarray)):
+                return np.asarray(leaf[indices])
+            batch = self._buffers.free((len(indices), *leaf.shape[1:]), leaf.dtype)
+            return np.take(leaf, indices, axis=0, out=batch, mode="clip")  # "raise" would copy once more
+
+        return jax.tree.map(rows, self.arrays)
+
+
+class _Buffers:
+    """Arrays to read into that nobody else holds any more: a new one for every batch costs more than its samples."""
+
+    def __init__(self):
+        self._all: dict[tuple, list[np.ndarray]] = {}
+        self._one_at_a_time = threading.Lock()
+
+    def free(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        with self._one_at_a_time:
+            if (shape, dtype) not in self._all:
+                self._all = {(shape, dtype): [], **dict(list(self._all.items())[: MOST_SHAPES - 1])}
+            made = self._all[shape, dtype]
+            for number in range(len(made)):
+                if sys.getrefcount(made[number]) == ALONE:
+                    return made[number]
+            if len(made) < MOST_BUFFERS:
+                made.append(np.empty(shape, dtype))
+                return made[-1]
+            return np.empty(shape, dtype)
+
+    def __reduce__(self) -> tuple:
+        return _Buffers, ()  # a copy of a source has its own
+
+
+ALONE = 2  # references to an array: that of the list, and that of the call which counts them
+MOST_SHAPES, MOST_BUFFERS = 8, 16
 
 
 class Records(Source):
