@@ -17,7 +17,7 @@ import bilax
 from bilax.hyperparameters import names_of
 from bilax.running import devices, loop, reading
 from bilax.running.checks import first_state
-from bilax.sampling import keys
+from bilax.sampling import keys, streamed
 from bilax.sampling.streamed import Streamed
 from bilax.sources import Arrays, Parquet, Records, Source
 
@@ -66,12 +66,62 @@ def test_a_run_from_a_source_is_the_run_in_memory_bit_for_bit(name):
     np.testing.assert_allclose(*losses, rtol=1e-12)
 
 
+def mapped(folder, arrays=INNER):
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+    return Arrays({name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in arrays})
+
+
+def test_files_that_fit_into_memory_are_handed_over_without_a_copy(tmp_path):
+    source = mapped(tmp_path)
+    given = problem(source)
+    shared = given.inner_data.mapped
+    assert {name: leaf.unsafe_buffer_pointer() for name, leaf in shared.items()} == {
+        name: leaf.ctypes.data for name, leaf in source.arrays.items()
+    }
+    same(bilax.solve(problem(), method("vrbo"), steps=12), bilax.solve(given, method("vrbo"), steps=12))
+    settings = [bilax.SOBA(gamma=gamma, S=8) for gamma in (0.01, 0.1)]
+    one, other = (bilax.sweep(p, settings, steps=5, seeds=[0, 1]) for p in (problem(), given))
+    np.testing.assert_array_equal(one.state.y, other.state.y)
+
+
+@pytest.mark.parametrize("what", ["too large", "of another type", "not contiguous", "of the user's own"])
+def test_files_that_cannot_be_handed_over_are_read(tmp_path, monkeypatch, what):
+    source = mapped(tmp_path)
+    if what == "too large":
+        monkeypatch.setattr(streamed, "available_bytes", lambda: source.arrays["X"].nbytes)
+    if what == "of another type":
+        source = mapped(tmp_path, {**INNER, "t": INNER["t"].astype(">f8")})
+    if what == "not contiguous":
+        source.arrays["X"] = mapped(tmp_path, {**INNER, "X": np.asfortranarray(INNER["X"])}).arrays["X"]
+    if what == "of the user's own":
+        source = type("Own", (Arrays,), {})(source.arrays)
+    given = problem(source)
+    assert given.inner_data.mapped is None
+    same(bilax.solve(problem(), method("soba"), steps=6), bilax.solve(given, method("soba"), steps=6))
+
+
 @pytest.mark.slow
 def test_without_replacement_and_in_a_sweep():
     same(*(bilax.solve(p, method("soba"), steps=60, sampler="epoch") for p in (problem(), problem(Arrays(INNER)))))
     settings = [bilax.SOBA(gamma=gamma, S=8) for gamma in (0.01, 0.1)]
     one, other = (bilax.sweep(p, settings, steps=5, seeds=[0, 1]) for p in (problem(), problem(Arrays(INNER))))
     np.testing.assert_array_equal(one.state.y, other.state.y)
+
+
+def test_a_batch_is_not_read_into_an_array_that_somebody_holds():
+    source = Arrays(np.arange(100.0))
+    held = [source.take(np.array([i, i + 1])) for i in range(40)]
+    assert [batch.tolist() for batch in held] == [[i, i + 1] for i in range(40)]
+    view, before = held[3].reshape(1, 2), held[3].ctypes.data
+    del held
+    assert before not in {source.take(np.array([5, 6])).ctypes.data for _ in range(3)}
+    assert view.tolist() == [[3, 4]]
+    del view
+    assert len({source.take(np.array([5, 6])).ctypes.data for _ in range(20)}) == 1
+    assert source.take(np.array([-1])).tolist() == [99.0]
+    with pytest.raises(IndexError):
+        source.take(np.array([100]))
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -221,12 +271,15 @@ def test_what_is_read_is_of_the_types_of_jax():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="tells its memory in another way")
-def test_data_of_ten_times_the_memory_that_is_allowed(tmp_path):
+@pytest.mark.parametrize("share", [0.0, 0.5])  # read by calls; handed over as files in memory
+def test_data_of_ten_times_the_memory_that_is_allowed(tmp_path, share):
     program = textwrap.dedent(f"""
         import re, resource
         import jax, jax.numpy as jnp, numpy as np
         import bilax
+        from bilax.sampling import streamed
 
+        streamed.SHARE = {share}
         n, d, allowed = 1_400_000, 784, 400 * 2**20
         X = np.memmap({str(tmp_path / "X.bin")!r}, np.float32, "w+", shape=(n, d))  # a file of holes
         X = np.memmap({str(tmp_path / "X.bin")!r}, np.float32, "r", shape=(n, d))
@@ -238,6 +291,7 @@ def test_data_of_ten_times_the_memory_that_is_allowed(tmp_path):
             return jnp.mean(jax.nn.sigmoid(x[batch["i"]]) * (batch["X"] @ y - 1) ** 2) + jnp.sum(y**2)
 
         problem = bilax.Problem(loss, loss, small, source, jnp.zeros(n), jnp.zeros(d))
+        assert (problem.inner_data.mapped is None) == ({share} == 0)
         bilax.solve(problem, bilax.SOBA(S=1000), steps=2)  # what compiling takes is not meant
         used = int(re.search(r"VmData:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
         resource.setrlimit(resource.RLIMIT_DATA, (used + allowed, used + allowed))

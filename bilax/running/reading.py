@@ -32,7 +32,7 @@ class ReadingAhead:
 
     def __init__(self, problem: Traced, algorithm: Algorithm, stream: jax.Array, now: loop.LoopState):
         data = (problem.outer_data, problem.inner_data) if isinstance(problem, TracedProblem) else ()
-        self.sources = [one for one in data if isinstance(one, Streamed)]
+        self.sources = [one for one in data if isinstance(one, Streamed) and one.mapped is None]
         self.problem, self.algorithm, self.stream, self.now = problem, algorithm, stream, now
         self.ended = threading.Event()
         self.thread: threading.Thread | None = None
@@ -80,7 +80,7 @@ def rehearsed(
     """Return a function of k that appends to ``asked`` what step k draws, and from which source."""
 
     def noted(data: PyTree) -> PyTree:
-        return Noted(data, asked) if isinstance(data, Streamed) else data
+        return Noted(data, asked) if isinstance(data, Streamed) and data.mapped is None else data
 
     problem = replace(problem, outer_data=noted(problem.outer_data), inner_data=noted(problem.inner_data))
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), start.state)

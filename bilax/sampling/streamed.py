@@ -1,5 +1,10 @@
-"""Samples of a source: a compiled program asks for them by their numbers, and they are read."""
+"""Samples of a source: a compiled program asks for them by their numbers, and they are read.
 
+Memory-mapped files that fit into memory are handed to the program as they are, without a copy: the system keeps what
+was read in its cache, and a step takes as long as with arrays. All else is read by calls from within the program.
+"""
+
+import copy
 import threading
 from collections import deque
 from typing import Any
@@ -8,12 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bilax.numerics.memory import bytes_of
+from bilax.numerics.memory import available_bytes, bytes_of
 from bilax.sampling.stored import Stored
-from bilax.sources import Source
+from bilax.sources import Arrays, Source
 from bilax.types import PyTree
 
 MOST = 2**24  # bytes that are read ahead, of each source
+SHARE = 0.5  # of the memory there is to spare: files up to that size stay in the system's cache
+ALIGNED = 64  # bytes; the compiler expects its arrays there
 
 
 class Ahead:
@@ -65,7 +72,7 @@ class Ahead:
 
 @jax.tree_util.register_pytree_node_class
 class Streamed(Stored):
-    """A source as data of a level; in a compiled program, it is a constant.
+    """A source as data of a level; in a compiled program it is a constant, but for files that are mapped into memory.
 
     >>> from bilax.sources import Arrays
     >>> data = Streamed("inner_data", Arrays(np.arange(10.0)))
@@ -89,12 +96,15 @@ class Streamed(Stored):
             raise ValueError(f"{name} is a source whose take returned no arrays, but {first!r}.")
         self._row = jax.tree.map(lambda leaf: _row(name, leaf), first)
         self._read(np.arange(min(2, self.samples)))  # refuses what does not give one row per number
+        self.mapped, self._original = as_mapped(source), self
 
     @property
     def bytes_per_sample(self) -> float:
         return bytes_of(self._row)
 
     def take(self, numbers: jax.Array) -> PyTree:
+        if self.mapped is not None:
+            return jax.tree.map(lambda leaf: leaf.at[numbers].get(mode="promise_in_bounds"), self.mapped)
         return jax.pure_callback(self._asked, self.shapes(numbers.shape), numbers, vmap_method="expand_dims")
 
     def shapes(self, numbers: tuple[int, ...]) -> PyTree:
@@ -112,11 +122,15 @@ class Streamed(Stored):
         return self._read(np.linspace(0, self.samples - 1, min(most, self.samples)).astype(np.int64))
 
     def tree_flatten(self) -> tuple[tuple, "Streamed"]:
-        return (), self
+        return (self.mapped,), self._original
 
     @classmethod
-    def tree_unflatten(cls, itself: "Streamed", _: Any) -> "Streamed":
-        return itself
+    def tree_unflatten(cls, original: "Streamed", children: tuple) -> "Streamed":
+        if children[0] is None:
+            return original
+        within = copy.copy(original)
+        within.mapped = children[0]
+        return within
 
     def __repr__(self) -> str:
         return f"Streamed({type(self.source).__name__}, {self.samples:,} samples)"
@@ -151,6 +165,21 @@ class Streamed(Stored):
         return jax.tree.map(fitting, batch, self._row)
 
 
+def as_mapped(source: Source) -> PyTree | None:
+    """Return the arrays of a source as arrays of JAX that share their memory; None where that is not possible."""
+    if type(source) is not Arrays or jax.default_backend() != "cpu":  # one of the user's own may change what it reads
+        return None
+    leaves = jax.tree.leaves(source.arrays)
+    files = [leaf for leaf in leaves if isinstance(leaf, np.memmap)]
+    if not files or sum(leaf.nbytes for leaf in leaves) > SHARE * available_bytes():
+        return None
+    if not all(leaf.dtype.isnative and leaf.dtype == jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in leaves):
+        return None  # JAX would convert all of it
+    if not all(leaf.flags.c_contiguous and leaf.ctypes.data % ALIGNED == 0 for leaf in files):
+        return None
+    return jax.tree.map(lambda leaf: jax.device_put(leaf, may_alias=True), source.arrays)
+
+
 def _row(name: str, leaf: Any) -> jax.ShapeDtypeStruct:
     array = np.asarray(leaf)
     if array.ndim == 0 or array.shape[0] != 1:
@@ -160,4 +189,4 @@ def _row(name: str, leaf: Any) -> jax.ShapeDtypeStruct:
         )
     if array.dtype.kind not in "biufc" and not jnp.issubdtype(array.dtype, jnp.number):
         raise TypeError(f"{name}: take of the source returned an array of {array.dtype}, which JAX has not.")
-    return jax.ShapeDtypeStruct(array.shape[1:], jax.dtypes.canonicalize_dtype(array.dtype))
+    return jax.ShapeDtypeStruct(array.shape[1:], jax.dtypes.canonicalize_dtype(array.dtype.newbyteorder("=")))
