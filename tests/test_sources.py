@@ -151,19 +151,21 @@ def test_a_rehearsal_asks_for_what_the_step_will_ask_for(name):
 
 @pytest.mark.slow
 def test_samples_are_read_ahead_by_a_thread():
-    class Slow(Arrays):
-        def __init__(self, arrays):
+    class Counted(Arrays):
+        def __init__(self, arrays, seconds):
             super().__init__(arrays)
-            self.readers = []
+            self.seconds, self.readers = seconds, []
 
         def take(self, indices):
             self.readers.append(threading.current_thread().name)
-            time.sleep(0.005)
+            time.sleep(self.seconds)
             return super().take(indices)
 
-    source = Slow(INNER)
-    bilax.solve(problem(source), method("soba"), steps=600)
-    assert source.readers.count("bilax-reading") > 100
+    slow, fast = Counted(INNER, 0.01), Counted(INNER, 0.0)
+    for source in (slow, fast):
+        bilax.solve(problem(source), method("soba"), steps=600)
+    assert slow.readers.count("bilax-reading") > 100
+    assert fast.readers.count("bilax-reading") <= reading.TRIED  # it is not worth it
     assert not [thread for thread in threading.enumerate() if thread.name == "bilax-reading"]
 
 

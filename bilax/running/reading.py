@@ -6,8 +6,10 @@ computed what to draw next), samples are read when they are asked for, as withou
 """
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import median
 from types import TracebackType
 from typing import Any
 
@@ -25,6 +27,8 @@ from bilax.sampling.streamed import Streamed
 from bilax.types import PyTree
 
 PATIENCE = 10.0  # seconds for which the end of a run waits for the thread
+TRIED = 20  # steps, after which it is seen whether reading ahead is worth it
+WORTH = 5.0  # times as long as a rehearsal, reading must take
 
 
 class ReadingAhead:
@@ -62,16 +66,22 @@ class ReadingAhead:
     def _read(self, start: loop.LoopState) -> None:
         asked: list[tuple[Streamed, np.ndarray]] = []
         rehearsal = rehearsed(self.problem, self.algorithm, self.stream, start, asked)
-        k = int(start.state.k)
+        first = k = int(start.state.k)
+        rehearsing, reading = [], []  # seconds of each step
         try:
             while not self.ended.is_set():
                 asked.clear()
+                began = time.perf_counter()
                 jax.block_until_ready(rehearsal(k))
-                for source, numbers in list(asked):
-                    source.read_ahead(k, numbers)
+                rehearsing.append(time.perf_counter() - began)
+                reading.append(sum(source.read_ahead(k, numbers) for source, numbers in list(asked)))
                 k += 1
+                if k == first + TRIED and median(reading) < WORTH * median(rehearsing):
+                    break  # it is in memory: what reading ahead saves is less than what it costs
         except Exception:  # what is wrong is told where the samples are asked for
             return
+        for source in self.sources:
+            source.ahead.close()
 
 
 def rehearsed(

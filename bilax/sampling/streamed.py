@@ -6,6 +6,7 @@ was read in its cache, and a step takes as long as with arrays. All else is read
 
 import copy
 import threading
+import time
 from collections import deque
 from typing import Any
 
@@ -144,10 +145,15 @@ class Streamed(Stored):
             self.failure = error  # JAX would tell it as an error of its own
             raise
 
-    def read_ahead(self, k: int, numbers: np.ndarray) -> None:
-        """Read what step k will ask for, when there is room for it."""
-        if self.ahead.wants(numbers, int(numbers.size * self.bytes_per_sample)):
-            self.ahead.put(k, numbers, self._read(numbers))
+    def read_ahead(self, k: int, numbers: np.ndarray) -> float:
+        """Read what step k will ask for, when there is room for it; return the seconds that reading took."""
+        if not self.ahead.wants(numbers, int(numbers.size * self.bytes_per_sample)):
+            return 0.0
+        began = time.perf_counter()
+        batch = self._read(numbers)
+        took = time.perf_counter() - began
+        self.ahead.put(k, numbers, batch)
+        return took
 
     def _read(self, numbers: np.ndarray) -> PyTree:
         with self._one_at_a_time:
