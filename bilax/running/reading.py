@@ -6,10 +6,8 @@ computed what to draw next), samples are read when they are asked for, as withou
 """
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import median
 from types import TracebackType
 from typing import Any
 
@@ -27,8 +25,7 @@ from bilax.sampling.streamed import Streamed
 from bilax.types import PyTree
 
 PATIENCE = 10.0  # seconds for which the end of a run waits for the thread
-TRIED = 20  # steps, after which it is seen whether reading ahead is worth it
-WORTH = 5.0  # times as long as a rehearsal, reading must take
+QUICK = 2e-3  # seconds; what is read as quickly is in memory, and rehearsing would cost more than it saves
 
 
 class ReadingAhead:
@@ -40,12 +37,14 @@ class ReadingAhead:
         self.problem, self.algorithm, self.stream, self.now = problem, algorithm, stream, now
         self.ended = threading.Event()
         self.thread: threading.Thread | None = None
+        self.seconds: dict[Streamed, float] = {}  # to read a sample
 
     def __enter__(self) -> "ReadingAhead":
         dense = "HINV" in getattr(getattr(self.algorithm, "about", None), "calls", ())
         for source in self.sources:
             source.failure = None
         if self.sources and not dense:
+            self.seconds = {source: source.seconds_per_sample() for source in self.sources}
             for source in self.sources:
                 source.ahead.open()
             self.thread = threading.Thread(target=self._read, args=(self.now,), daemon=True, name="bilax-reading")
@@ -66,18 +65,16 @@ class ReadingAhead:
     def _read(self, start: loop.LoopState) -> None:
         asked: list[tuple[Streamed, np.ndarray]] = []
         rehearsal = rehearsed(self.problem, self.algorithm, self.stream, start, asked)
-        first = k = int(start.state.k)
-        rehearsing, reading = [], []  # seconds of each step
+        k = int(start.state.k)
         try:
             while not self.ended.is_set():
                 asked.clear()
-                began = time.perf_counter()
                 jax.block_until_ready(rehearsal(k))
-                rehearsing.append(time.perf_counter() - began)
-                reading.append(sum(source.read_ahead(k, numbers) for source, numbers in list(asked)))
+                if all(numbers.size * self.seconds[source] < QUICK for source, numbers in asked):
+                    break
+                for source, numbers in list(asked):
+                    source.read_ahead(k, numbers)
                 k += 1
-                if k == first + TRIED and median(reading) < WORTH * median(rehearsing):
-                    break  # it is in memory: what reading ahead saves is less than what it costs
         except Exception:  # what is wrong is told where the samples are asked for
             return
         for source in self.sources:

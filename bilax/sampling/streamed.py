@@ -21,6 +21,7 @@ from bilax.types import PyTree
 
 MOST = 2**24  # bytes that are read ahead, of each source
 SHARE = 0.5  # of the memory there is to spare: files up to that size stay in the system's cache
+TRIED = 200  # samples that are read to see how long it takes
 ALIGNED = 64  # bytes; the compiler expects its arrays there
 
 
@@ -145,15 +146,17 @@ class Streamed(Stored):
             self.failure = error  # JAX would tell it as an error of its own
             raise
 
-    def read_ahead(self, k: int, numbers: np.ndarray) -> float:
-        """Read what step k will ask for, when there is room for it; return the seconds that reading took."""
-        if not self.ahead.wants(numbers, int(numbers.size * self.bytes_per_sample)):
-            return 0.0
+    def read_ahead(self, k: int, numbers: np.ndarray) -> None:
+        """Read what step k will ask for, when there is room for it."""
+        if self.ahead.wants(numbers, int(numbers.size * self.bytes_per_sample)):
+            self.ahead.put(k, numbers, self._read(numbers))
+
+    def seconds_per_sample(self) -> float:
+        """Return how long it takes to read one, by reading some."""
+        some = np.random.default_rng(0).integers(0, self.samples, TRIED)
         began = time.perf_counter()
-        batch = self._read(numbers)
-        took = time.perf_counter() - began
-        self.ahead.put(k, numbers, batch)
-        return took
+        self._read(some)
+        return (time.perf_counter() - began) / TRIED
 
     def _read(self, numbers: np.ndarray) -> PyTree:
         with self._one_at_a_time:
