@@ -54,6 +54,7 @@ def texts() -> dict[Path, str]:
         "penalties.md": {"penalties": penalties.markdown(_lines("penalties-quick")) + "\n"},
         "networks.md": {"recipes": _recipe.page(MEASURED / "recipes.json") + "\n"},
         "experiments.md": {name: told(page) for name, page in kept_pages(PAPER).items()},
+        "../README.md": {"best": ranking.in_short(_lines("benchmark"), ("MRBO", "VRBO")) + "\n"},
     }
     for name, tables in parts.items():
         text = found.get(DOCS / name) or (DOCS / name).read_text()

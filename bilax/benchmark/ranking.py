@@ -68,10 +68,9 @@ def markdown(title: str, places: Sequence[Place]) -> str:
     """Return a ranking as a table."""
     lines = [f"**{title}**", "", "| place | method | Phi - Phi* (median) | 20 to 80 % | seeds |", "| --- " * 5 + "|"]
     for place in places:
-        where = f"{place.first}" if place.first == place.last else f"{place.first} to {place.last}"
         middle = "diverged, or not measured" if np.isinf(place.median) else f"{place.median:.3g}"
         band = "" if np.isinf(place.median) else f"{place.low:.3g} to {place.high:.3g}"
-        lines.append(f"| {where} | {place.method} | {middle} | {band} | {place.seeds} |")
+        lines.append(f"| {_where(place)} | {place.method} | {middle} | {band} | {place.seeds} |")
     return "\n".join(lines)
 
 
@@ -85,6 +84,23 @@ def told(ends: Sequence[Ending]) -> str:
         title = f"{some[0]['title']}, {kind[1]} steps, {some[0]['budget']:g} s (commit {commits})"
         parts.append(markdown(title, ranking(some)))
     return "\n\n".join(parts) + "\n"
+
+
+def in_short(ends: Sequence[Ending], also: Sequence[str], best: int = 5) -> str:
+    """Return who ends lowest on every problem with searched steps, and where some others end, as a table."""
+    said = [end for end in ends if end["steps"] == "searched"]
+    lines = [f"| problem | lowest after the budget | {' | '.join(also)} |", "| --- " * (2 + len(also)) + "|"]
+    for task in dict.fromkeys(end["task"] for end in said):
+        places = ranking([end for end in said if end["task"] == task])
+        title = next(end["title"] for end in said if end["task"] == task)
+        first = ", ".join(f"{place.method} ({_where(place)})" for place in places[:best])
+        others = (f"{_where(place)} of {len(places)}" for name in also for place in places if place.method == name)
+        lines.append(f"| {title} | {first} | {' | '.join(others)} |")
+    return "\n".join(lines)
+
+
+def _where(place: Place) -> str:
+    return f"{place.first}" if place.first == place.last else f"{place.first} to {place.last}"
 
 
 def as_lines(ends: Sequence[Ending]) -> str:
