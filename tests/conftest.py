@@ -66,8 +66,8 @@ READS_DATA = tuple(f"bilax.datasets.{part}." for part in ("cifar10", "mnist", "n
 def pytest_collection_modifyitems(config, items):
     for item in items:
         values = getattr(getattr(item, "callspec", None), "params", {})
-        method = getattr(values.get("algorithm"), "method", None)
-        easier = getattr(values.get("case"), "name", None) == "quadratic" and method not in (None, *ON_BOTH)
+        method, name = (getattr(values.get("algorithm"), what, None) for what in ("method", "name"))
+        easier = getattr(values.get("case"), "name", None) == "quadratic" and name not in (None, *ON_BOTH)
         module = getattr(getattr(item, "module", None), "__name__", "")
         proof = getattr(item, "originalname", None) in PROOFS.get(module, ())
         if item.name.startswith(READS_DATA):
