@@ -373,3 +373,18 @@ def test_on_digits_it_is_ahead_of_what_people_use():
     assert roc_auc_score(wrong, -cleaner.label_quality_) > roc_auc_score(
         wrong, -few.predict_proba(pixels[:1100])[rows, given]
     )
+
+
+def test_timid_chances_are_told_at_the_right_temperature():
+    from scipy.special import softmax
+
+    from bilax.sklearn.wide import _tempered
+
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(2000, 4)) * 3
+    label = np.array([rng.choice(4, p=chances) for chances in softmax(scores, axis=1)])
+    factor, loss = _tempered(scores / 7, label)
+    assert factor == pytest.approx(7, rel=0.1)
+    assert loss == pytest.approx(_tempered(scores, label)[1], abs=1e-4)
+    few, _ = _tempered(np.eye(3), np.arange(3))  # all three are right, which says little
+    assert few < 10

@@ -122,7 +122,7 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
         if plan.directions is not None:
             itself = np.where(np.eye(len(self.classes_)), 0.0, NOWHERE)[rows.label]
             through = np.where(rows.trusted[:, None], itself, np.log(found.confusion).T[rows.label])
-            all_features = wide.fit(plan.scaled(X), rows.label, through, found.held, found.fold, fits)
+            all_features = wide.fit(plan.scaled(X), rows.label, through, rows.trusted, found.held, found.fold, fits)
             last, found = all_features.W, found._replace(unseen=all_features.unseen, seen=all_features.seen)
         self.coef_, self.intercept_ = last[:-1].T / plan.scale, last[-1]
         return found
