@@ -32,12 +32,13 @@ from bilax.report import Page  # noqa: E402
 from bilax.report.pictures import draw  # noqa: E402
 
 PAPER = ("mnist", "newsgroups")
+WEIGHTS = ("weight_clean", "weight_corrupted")
 COLUMNS = {
-    "paper": ("k", "seconds", "samples", "train_loss", "val_loss", "test_loss", "test_accuracy", "auroc"),
+    "paper": ("k", "seconds", "samples", "train_loss", "val_loss", "test_loss", "test_accuracy", "auroc", *WEIGHTS),
     "benchmark": ("k", "seconds", "samples", "gap", "grad_norm2", "val_error", "test_error"),
 }
 SHOWN = {  # figure of a page of runs -> its file in docs/images
-    **{name: name for name in ("fig1a-paper", "fig1a-tuned", "fig1b-paper", "fig1b-tuned", "fig3a-paper")},
+    **{name: name for name in ("fig1a-paper", "fig1a-tuned", "fig3a-paper")},
     **{f"runs-{task.name.replace('.', '_')}-searched": f"benchmark-{task.name}" for task in TASKS},
 }
 PLOTS = {"speed": show.bars, "growth": show.growth, "readings": show.three_readings}  # of what benchmarks measured
@@ -91,7 +92,9 @@ def told(page: Page) -> str:
     """Return what a page of the paper's figures says: how it was made, and its verdicts."""
     facts = dict(page.facts)
     commits = ", ".join(commit[:7] for commit in facts["commits"].split(", "))
-    made = f"{page.introduction.partition('.')[0]}; {facts['versions']}; {facts['machine']}; commit {commits}."
+    _, processor, cores, _ = facts["machine"].split(", ")
+    on = f"{cores} core{'s' * (cores != '1')} of an {processor}"
+    made = f"{page.introduction.partition('.')[0]}; {on}; {facts['versions']}; commit {commits}."
     return f"{made}\n\n{pages.markdown(page)}"
 
 
