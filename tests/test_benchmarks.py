@@ -35,8 +35,8 @@ def test_the_tables_of_the_estimators_are_what_was_measured(monkeypatch, name, s
     rows = [json.loads(line) for line in (docs / "measured" / stored).read_text().splitlines()]
     page = (docs / f"{name}.md").read_text()
     assert f"<!-- {name} -->\n{benchmark.markdown(rows)}\n<!-- end -->" in page
-    (commit,) = {row["commit"][:7] for row in rows}
-    assert f"commit {commit}" in page
+    for commit in {row["commit"][:7] for row in rows}:
+        assert f"commit {commit}" in page
     if name == "cleaning":
         assert benchmark.won(rows) in page
     sys.modules.pop(name, None)
