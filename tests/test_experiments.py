@@ -254,3 +254,15 @@ def test_a_short_run_on_real_newsgroups_stays_small(tmp_path):
     assert rows[0]["test_loss"] == pytest.approx(np.log(20), rel=1e-4)
     assert rows[-1]["val_loss"] < rows[0]["val_loss"]
     assert int(run.stdout) * 1024 < 2 * 2**30
+
+
+def test_guests_are_in_tuned_figures_of_all_methods_and_in_no_verdict(tmp_path):
+    assert EXPERIMENTS["fig1a"].guests("tuned") == ("SOBA", "SRBA")
+    assert EXPERIMENTS["fig1a"].guests("paper") == EXPERIMENTS["fig1c"].guests("tuned") == ()
+    for method in (*EXPERIMENTS["fig1a"].methods, "SOBA"):
+        sampler = figures.sampler_of(method)
+        finished(tmp_path, method=method, **written(MNIST.algorithm(method, "tuned")), sampler=sampler)
+    page = pages.page(tmp_path)
+    figure = next(figure for figure in page.figures if figure.name == "fig1a-tuned-digits")
+    assert [method.name for method in figure.methods][-1] == "SOBA"  # SRBA has no run, and is left out
+    assert not any("SOBA" in verdict.numbers for verdict in page.verdicts)
