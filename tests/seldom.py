@@ -18,6 +18,7 @@ PROOFS = {
     "test_damping": {"test_methods_run_with_it_and_with_prepared_batches"},
     "test_doctor": {"test_the_cache_of_compiled_programs_is_shown_limited_and_emptied"},
     "test_estimators": {"test_unbiased_on_random_batches"},
+    "test_figures": {"test_every_picture_of_a_measurement_is_drawn_again"},
     "test_files": {"test_a_damaged_run_does_not_stop_report_or_run"},
     "test_page": {
         "test_charts_are_drawn_when_they_come_near_and_all_for_printing",
