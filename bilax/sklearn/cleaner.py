@@ -111,18 +111,20 @@ class HyperCleaner(ClassifierMixin, BaseEstimator):
             folds=self.folds, held_out=self.held_out, parts=tuple(self.learn), progress=self.progress,
             checkpoint_dir=self.checkpoint_dir,
         )  # fmt: skip
-        found = self._set_classifier(X, rows, plan, found)
+        found = self._set_classifier(X, rows, plan, found, sure=not split)
         self._judge(rows, found, split, more, index, rng)
         return self
 
-    def _set_classifier(self, X: Any, rows: Rows, plan: design.Design, found: Learned) -> Learned:
+    def _set_classifier(self, X: Any, rows: Rows, plan: design.Design, found: Learned, sure: bool) -> Learned:
         """Set the coefficients; return what was learned, with the chances by all features if there are many."""
         fits = [plan.coefficients(V) for V in found.classifiers]
         last = fits[-1]
         if plan.directions is not None:
             itself = np.where(np.eye(len(self.classes_)), 0.0, NOWHERE)[rows.label]
             through = np.where(rows.trusted[:, None], itself, np.log(found.confusion).T[rows.label])
-            all_features = wide.fit(plan.scaled(X), rows.label, through, rows.trusted, found.held, found.fold, fits)
+            all_features = wide.fit(
+                plan.scaled(X), rows.label, through, rows.trusted & sure, found.held, found.fold, fits
+            )
             last, found = all_features.W, found._replace(unseen=all_features.unseen, seen=all_features.seen)
         self.coef_, self.intercept_ = last[:-1].T / plan.scale, last[-1]
         return found

@@ -41,7 +41,10 @@ def fit(
         tried = []
         for number in PENALTIES:
             W = _minimised(X[~held], through[~held], number / n, best)
-            tried.append((_tempered(_scores(X[held], W), label[held])[1], number / n, W))
+            scores = _scores(X[held], W)
+            # Labels that may be wrong tell no temperature.
+            loss = _tempered(scores, label[held])[1] if trusted.any() else _loss(scores, label[held])
+            tried.append((loss, number / n, W))
         _, penalty, best = min(tried, key=lambda one: one[0])
     best = _minimised(X, through, penalty, best)
     seen = _scores(X, best)
@@ -53,6 +56,10 @@ def fit(
     judged = trusted & (fold >= 0)  # by a fit that has not seen them
     factor = _tempered(unseen[judged], label[judged])[0] if judged.any() else 1.0
     return Wide(factor * best, softmax(factor * unseen, axis=1), softmax(factor * seen, axis=1))
+
+
+def _loss(scores: np.ndarray, label: np.ndarray) -> float:
+    return -float(log_softmax(scores, axis=1)[np.arange(len(label)), label].mean())
 
 
 def _tempered(scores: np.ndarray, label: np.ndarray) -> tuple[float, float]:
