@@ -40,7 +40,7 @@ USES: dict[str, list[str]] = {  # of each extra, in the order in which they are 
     "clean": ["bilax", "clean", "table.parquet", "--label", "label", "--out", "weights.csv"],
 }
 OLDEST_TESTS = ["tests/test_contract.py", "tests/test_solve.py", "tests/test_optimisers.py", "tests/test_sparse.py"]
-FEW = "vrbo or soba or test_solve or test_sparse"
+FEW = "mrbo or vrbo or test_solve or test_sparse"
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
-from seldom import ON_BOTH, PROOFS, SELDOM  # noqa: E402
+from seldom import ON_BOTH, PROOFS, SELDOM, VARIANTS  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
@@ -55,7 +55,10 @@ def pytest_collection_finish(session):
     gc.set_threshold(50_000, 20, 100)
 
 
-ALIKE = {"test_contract", "test_loop", "test_optimisers", "test_oracle", "test_projections"}
+ALIKE = {
+    "test_carried", "test_contract", "test_loop", "test_optimisers", "test_oracle", "test_outcomes",
+    "test_problem_options", "test_projections",
+}  # fmt: skip
 
 
 # Examples of docstrings that read data sets which do not come with the package
@@ -67,14 +70,17 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         values = getattr(getattr(item, "callspec", None), "params", {})
         method, name = (getattr(values.get("algorithm"), what, None) for what in ("method", "name"))
-        easier = getattr(values.get("case"), "name", None) == "quadratic" and name not in (None, *ON_BOTH)
+        on_quadratic = getattr(values.get("case"), "name", None) == "quadratic"
+        easier = on_quadratic and (name not in ON_BOTH or values.get("sampler") == "epoch")
         module = getattr(getattr(item, "module", None), "__name__", "")
+        rare = name in VARIANTS or (method in SELDOM and module in ALIKE)
         proof = getattr(item, "originalname", None) in PROOFS.get(module, ())
         if item.name.startswith(READS_DATA):
             there = os.environ.get("BILAX_DATA_DIR")
             item.add_marker(pytest.mark.skipif(not there, reason="needs BILAX_DATA_DIR"))
             item.add_marker(pytest.mark.slow)
-        if proof or easier or (method in SELDOM and module in ALIKE):
+        in_browser = "browser" in getattr(item, "fixturenames", ())
+        if proof or easier or in_browser or rare:
             item.add_marker(pytest.mark.slow)
         if method:  # in one process: what is compiled is shared
             item.add_marker(pytest.mark.xdist_group(method))

@@ -34,7 +34,7 @@ X0, Y0 = {"a": jnp.array(0.3), "c": jnp.array(-0.5)}, jnp.asarray(RNG.normal(siz
 CARRIED = {"mean": np.array(0.2), "steps": 0}
 PROBLEM = Problem(outer, inner, DATA, DATA, x0=X0, y0=Y0, carried=CARRIED, carry=carry, carry_batch=5)
 
-QUICK = ("mrbo", "reverse", "stable")  # the other methods are in the slow set
+QUICK = ("mrbo",)  # the other methods are in the slow set
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from bilax.sampling import keys
 
 CASE = PROBLEM_CASES[1]
 PAGE = Path(__file__).parents[1] / "docs" / "networks.md"
-QUICK = ("mrbo", "aid-cg", "soba")  # the other methods are in the slow set
+QUICK = ("mrbo",)  # the other methods are in the slow set
 
 
 def cast(tree, dtype):

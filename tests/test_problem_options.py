@@ -46,7 +46,7 @@ def with_s_fixed():
     )
 
 
-QUICK = ("mrbo", "stable", "reverse", "f2sa")  # the other methods are in the slow set
+QUICK = ("mrbo", "reverse")  # the other methods are in the slow set
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_network_that_can_be_called_is_no_function():
 # Samples that belong together
 
 
-@pytest.mark.parametrize("sampler", ["iid", "epoch"])
+@pytest.mark.parametrize("sampler", ["iid", pytest.param("epoch", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "algorithm", [bilax.AIDCG(S=5), bilax.SOBA(S=5), bilax.StocBiO(S=5)], ids=lambda a: a.about.name
 )

@@ -25,7 +25,7 @@ from bilax.running import keeping
 HERE = Path(__file__).parent
 CASE = PROBLEM_CASES[0]
 PROBLEM = quadratic().problem
-QUICK = ("mrbo", "sustain", "reverse", "soba")  # the other methods are in the slow set
+QUICK = ("mrbo", "reverse")  # the other methods are in the slow set
 ALG = MRBO(gamma=0.02, lam=0.3, Q=3, S=8)
 
 
