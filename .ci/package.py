@@ -30,6 +30,14 @@ from bilax.experiments.demo import Demo, Row, picture
 task = bilax.datasets.digits(0.3)
 picture(Demo(task, [Row("one", 0.9, 0.9, 1.0, None)], {}, np.linspace(0, 1, len(task.labels))), Path("demo.png"))
 """
+SHARDS = """
+from pathlib import Path
+import jax.numpy as jnp
+from bilax.storage import shards
+array = jnp.arange(6.0)
+shards.save(Path("spread-1"), [array])
+print(shards.load(Path("spread-1"), [array]))
+"""
 USES: dict[str, list[str]] = {  # of each extra, in the order in which they are installed
     "cli": ["bilax", "list"],
     "data": ["python", "-c", "import bilax; print(bilax.datasets.digits(0.3).features.shape)"],
@@ -38,6 +46,7 @@ USES: dict[str, list[str]] = {  # of each extra, in the order in which they are 
     "plots": ["bilax", "demo"],
     "report": ["bilax", "report", "runs"],
     "clean": ["bilax", "clean", "table.parquet", "--label", "label", "--out", "weights.csv"],
+    "cluster": ["python", "-c", SHARDS],
 }
 OLDEST_TESTS = ["tests/test_contract.py", "tests/test_solve.py", "tests/test_optimisers.py", "tests/test_sparse.py"]
 FEW = "mrbo or vrbo or test_solve or test_sparse"

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -18,7 +19,7 @@ from bilax.experiments import jobs
 from bilax.experiments.jobs import Job, run_job
 from bilax.experiments.tasks import Task
 from bilax.results import load
-from bilax.storage import files
+from bilax.storage import files, shards
 from bilax.storage.mending import damages
 from bilax.storage.runs import Record, alone, is_finished, manifests, read_rows
 
@@ -199,3 +200,22 @@ def test_nothing_writes_in_place():
             for line in text.splitlines():
                 if way in line and "note.write_text" not in line:
                     raise AssertionError(f"{path.relative_to(root)}: {line.strip()}")
+
+
+def test_arrays_that_are_kept_apart_come_back_as_they_lay(tmp_path):
+    along = jax.sharding.NamedSharding(jax.make_mesh((1,), ("data",)), jax.sharding.PartitionSpec("data"))
+    array = jax.device_put(np.arange(6.0), along)
+    shards.save(tmp_path / "spread-1", [array])
+    (back,) = shards.load(tmp_path / "spread-1", [array])
+    assert back.sharding == along
+    np.testing.assert_array_equal(back, array)
+    shards.save(tmp_path / "spread-2", [array])
+    shards.remove(tmp_path, but="spread-2")
+    assert [path.name for path in tmp_path.iterdir()] == ["spread-2"]
+    assert not shards.is_spread(array)  # one process holds all of it
+
+
+def test_without_orbax_the_remedy_is_told(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
+    with pytest.raises(ImportError, match=r"needs orbax-checkpoint: pip install 'bilax\[cluster\]'"):
+        shards.load(tmp_path, [])

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from one_of_many import ALGORITHM, problem
 
 import bilax
+from bilax.storage.checkpoints import NAME
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="signals")]
 PROGRAM = Path(__file__).parent / "one_of_many.py"
@@ -30,10 +32,12 @@ def free_port():
 
 
 def started(count, folder, steps):
+    """Return processes that share a run, and a folder or one each."""
     port = free_port()
+    folders = folder if isinstance(folder, list) else [folder] * count
     return [
         subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(index), str(count), str(port), str(folder), str(steps)],
+            [sys.executable, str(PROGRAM), str(index), str(count), str(port), str(folders[index]), str(steps)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ,
         )
         for index in range(count)
@@ -72,14 +76,31 @@ def test_processes_share_a_run_and_one_of_them_tells(count, tmp_path):
         assert (status, int(gradients), whole) == ("done", expected.counts.G, "False")
         np.testing.assert_allclose(json.loads(y), expected.y, rtol=0, atol=1e-12)
     assert [int(rows) for _, _, rows, _, _ in told] == [4] + [0] * (count - 1)
-    np.testing.assert_allclose(on_one_device(40, tmp_path).y, on_one_device(40).y, rtol=0, atol=1e-12)
+    if count == 2:  # four go on where two have stopped
+        assert {path.name for path in tmp_path.iterdir()} == {NAME, "spread-30"}
+        for _, _, _, _, y in ended(started(4, tmp_path, 40)):
+            np.testing.assert_allclose(json.loads(y), on_one_device(40).y, rtol=0, atol=1e-12)
+        assert {path.name for path in tmp_path.iterdir()} == {NAME, "spread-40"}
+    np.testing.assert_allclose(on_one_device(50, tmp_path).y, on_one_device(50).y, rtol=0, atol=1e-12)
+    assert {path.name for path in tmp_path.iterdir()} == {NAME}
 
 
-def test_a_signal_to_one_stops_all_with_what_is_saved(tmp_path):
-    processes = under_way(2, tmp_path)
+def test_parts_that_are_lost_are_told(tmp_path):
+    ended(started(2, tmp_path, 10))
+    (folder,) = tmp_path.glob("spread-*")
+    shutil.rmtree(folder)
+    with pytest.warns(bilax.Doubtful, match="keeps arrays apart in spread-10, and they cannot be read"):
+        run = on_one_device(10, tmp_path)
+    assert run.history[0]["k"] == 0
+    assert (tmp_path / f"{NAME}.damaged").exists()
+
+
+def test_a_signal_to_one_stops_all_with_what_is_saved_where_no_folder_is_shared(tmp_path):
+    processes = under_way(2, [tmp_path, tmp_path / "of the other"])
     processes[1].send_signal(signal.SIGINT)
     told = ended(processes)
     assert [status for status, *_ in told] == ["interrupted"] * 2
+    assert not list(tmp_path.glob("**/spread-*"))  # the first has written all of it
     taken = int(told[0][1]) // ALGORITHM.cost(1).G
     assert told[0][1] == told[1][1]
     further, at_once = on_one_device(taken + 5, tmp_path), on_one_device(taken + 5)

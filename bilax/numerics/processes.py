@@ -4,6 +4,7 @@ With one process, everything here is what it would be without it.
 """
 
 import os
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -127,6 +128,20 @@ def if_any(flag: bool) -> bool:
     from jax.experimental import multihost_utils
 
     return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
+
+
+def all_see(folder: Path) -> bool:
+    """Tell whether several processes, no fewer, have a folder in common."""
+    if jax.process_count() == 1:
+        return False
+    token = folder / f".seen-{as_the_first_says(time.time_ns())}.part"
+    if is_first():
+        token.touch()
+    as_the_first_says(0)  # now it is there
+    seen = not if_any(not token.exists())
+    if is_first():
+        token.unlink(missing_ok=True)
+    return seen
 
 
 def refuse_different(tree: PyTree) -> None:

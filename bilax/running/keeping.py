@@ -13,11 +13,11 @@ import numpy as np
 
 import bilax
 from bilax.errors import Doubts
-from bilax.numerics.processes import as_the_first_says, bytes_of_the_first, gathered, is_first, whole
+from bilax.numerics.processes import all_see, as_the_first_says, bytes_of_the_first, gathered, if_any, is_first, whole
 from bilax.optimisers import Optimiser, fingerprint
 from bilax.oracle import Traced, TracedProblem
 from bilax.sampling.streamed import Streamed
-from bilax.storage import checkpoints
+from bilax.storage import checkpoints, shards
 from bilax.storage.checkpoints import NAME, Damaged
 from bilax.storage.files import remove_parts, said, set_aside
 from bilax.types import PyTree
@@ -43,13 +43,17 @@ class Keeper:
         if self.path is not None:
             with said(self.path):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                remove_parts(self.path.parent)
+                if is_first():
+                    remove_parts(self.path.parent)
+            self.apart = ""  # the folder of the arrays that each process writes its own part of
+            self.in_parts = all_see(self.path.parent) and not if_any(not shards.installed())
             self.identity = identity() | {"versions": {"bilax": bilax.__version__, "jax": jax.__version__}}
 
     def load(self, template: PyTree, doubts: Doubts) -> tuple[PyTree, dict[str, Any]] | None:
         """Return what was saved: the loop, and the facts; None if there is nothing to go on from.
 
-        Of several processes, the first alone reads and writes the file.
+        Of several processes, the first alone reads and writes the file; each reads and writes its own part of arrays
+        that are spread over all, if they see the same folder and have orbax. Otherwise the first one gets such arrays.
         """
         if self.path is None:
             return None
@@ -60,14 +64,17 @@ class Keeper:
             leaves, facts = checkpoints.read(self.path, content)
             then, now = (dict(facts["identity"]), dict(self.identity))
         except (Damaged, KeyError, TypeError, ValueError) as error:
-            name = set_aside(self.path).name if is_first() else "damaged"  # the others have no file
-            doubts.add(f"{error} It was set aside as {name}, and the run begins anew.")
-            return None
+            return self._begin_anew(error, doubts)
         versions = then.pop("versions", {}), now.pop("versions")
         differ = [
             f"{name} is {then.get(name)!r} there and {now[name]!r} here" for name in now if then.get(name) != now[name]
         ]
         tree = checkpoints.like(template, leaves)
+        if not differ and tree is not None:
+            try:
+                tree = self._with_parts(template, tree, facts)
+            except Damaged as error:
+                return self._begin_anew(error, doubts)
         if differ or tree is None:
             what = "; ".join(differ) or "its arrays have other shapes"
             raise ValueError(
@@ -85,11 +92,50 @@ class Keeper:
         """Save, if it is time to or ``now``."""
         if self.path is None or not (as_the_first_says(time.monotonic() >= self.next) or now):
             return
-        tic, tree = time.monotonic(), gathered(tree)
+        tic = time.monotonic()
+        tree = self._without_parts(tree) if self.in_parts else gathered(tree)
         if is_first():
-            checkpoints.save(self.path, tree, {**facts, "identity": self.identity})
+            checkpoints.save(self.path, tree, {**facts, "apart": self.apart, "identity": self.identity})
+            shards.remove(self.path.parent, but=self.apart)
         toc = time.monotonic()
         self.next = toc + SHARE * (toc - tic)
+
+    def _begin_anew(self, error: Exception, doubts: Doubts) -> None:
+        assert self.path is not None
+        name = set_aside(self.path).name if is_first() else "damaged"  # the others have no file
+        doubts.add(f"{error} It was set aside as {name}, and the run begins anew.")
+
+    def _without_parts(self, tree: PyTree) -> PyTree:
+        """Write the arrays that are spread over processes; return the tree with a note in place of each."""
+        assert self.path is not None
+        spread = [leaf for leaf in jax.tree.leaves(tree) if shards.is_spread(leaf)]
+        name = f"{shards.PREFIX}{int(tree.state.k)}" if spread else ""
+        if name and name != self.apart:  # the same step again has the same arrays
+            with said(self.path):
+                shards.save(self.path.parent / name, spread)
+        self.apart = name
+        return jax.tree.map(lambda leaf: shards.described(leaf) if shards.is_spread(leaf) else leaf, tree)
+
+    def _with_parts(self, template: PyTree, tree: PyTree, facts: dict[str, Any]) -> PyTree:
+        """Return the tree with the arrays that were written apart, as the template is laid out."""
+        assert self.path is not None
+        leaves, structure = jax.tree.flatten(tree)
+        apart = [isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves]
+        if not any(apart):
+            return tree
+        wanted = [to for to, is_apart in zip(jax.tree.leaves(template), apart, strict=True) if is_apart]
+        name = Path(facts["apart"]).name
+        try:
+            found = iter(shards.load(self.path.parent / name, wanted))
+        except (OSError, ValueError, KeyError) as error:
+            raise Damaged(
+                f"{self.path} keeps arrays apart in {name}, and they cannot be read ({type(error).__name__})."
+            ) from None
+        if self.in_parts:
+            self.apart = name
+        return jax.tree.unflatten(
+            structure, [next(found) if is_apart else leaf for leaf, is_apart in zip(leaves, apart, strict=True)]
+        )
 
 
 def identity(algorithm: Any, seed: int, sampler: Any, problem: Traced, start: PyTree) -> dict[str, Any]:

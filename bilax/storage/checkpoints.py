@@ -23,25 +23,30 @@ class Damaged(ValueError):
 
 
 def save(path: Path, tree: PyTree, facts: dict[str, Any]) -> None:
-    """Write the leaves of a tree and facts that JSON has, in place of what was there."""
-    leaves = [np.asarray(_plain(leaf)) for leaf in jax.tree.leaves(tree)]
-    described = [{"shape": leaf.shape, "dtype": leaf.dtype.name} for leaf in leaves]
+    """Write the leaves of a tree and facts that JSON has, in place of what was there.
+
+    Of a leaf that is kept apart (a `jax.ShapeDtypeStruct`), only shape and type are written.
+    """
+    leaves = [leaf if _is_apart(leaf) else np.asarray(_plain(leaf)) for leaf in jax.tree.leaves(tree)]
+    described = [{"shape": leaf.shape, "dtype": leaf.dtype.name, "apart": _is_apart(leaf)} for leaf in leaves]
     head = json.dumps({"leaves": described, "facts": facts})
     buffer = io.BytesIO()
-    arrays = {f"leaf{i}": np.frombuffer(leaf.tobytes(), np.uint8) for i, leaf in enumerate(leaves)}
+    arrays = {
+        f"leaf{i}": np.frombuffer(leaf.tobytes(), np.uint8) for i, leaf in enumerate(leaves) if not _is_apart(leaf)
+    }
     np.savez(buffer, head=np.frombuffer(head.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
     with replacing(path) as file:
         file.write(FORMAT + hashlib.sha256(buffer.getbuffer()).hexdigest().encode() + b"\n")
         file.write(buffer.getbuffer())
 
 
-def load(path: Path) -> tuple[list[np.ndarray], dict[str, Any]]:
+def load(path: Path) -> tuple[list[Any], dict[str, Any]]:
     """Return the leaves and the facts of a file that `save` wrote."""
     return read(path, path.read_bytes())
 
 
-def read(path: Path, content: bytes) -> tuple[list[np.ndarray], dict[str, Any]]:
-    """Return the leaves and the facts of what stands in a file."""
+def read(path: Path, content: bytes) -> tuple[list[Any], dict[str, Any]]:
+    """Return the leaves and the facts of what stands in a file; a `jax.ShapeDtypeStruct` for what is kept apart."""
     line, _, body = content.partition(b"\n")
     if not line.startswith(FORMAT):
         raise Damaged(f"{path} is damaged, or not a checkpoint of this version of bilax.")
@@ -54,10 +59,7 @@ def read(path: Path, content: bytes) -> tuple[list[np.ndarray], dict[str, Any]]:
         with warnings.catch_warnings(), np.load(io.BytesIO(body), allow_pickle=False) as file:
             warnings.simplefilter("ignore")
             head = json.loads(bytes(file["head"]).decode())
-            leaves = [
-                np.frombuffer(bytes(file[f"leaf{i}"]), np.dtype(leaf["dtype"])).reshape(leaf["shape"])
-                for i, leaf in enumerate(head["leaves"])
-            ]
+            leaves = [_read(file, i, leaf) for i, leaf in enumerate(head["leaves"])]
             return leaves, dict(head["facts"])
     except Damaged:
         raise
@@ -65,7 +67,14 @@ def read(path: Path, content: bytes) -> tuple[list[np.ndarray], dict[str, Any]]:
         raise Damaged(f"{path} is damaged ({type(error).__name__}: {error}).") from None
 
 
-def like(template: PyTree, leaves: list[np.ndarray]) -> PyTree | None:
+def _read(file: Any, i: int, told: dict[str, Any]) -> Any:
+    shape, dtype = tuple(told["shape"]), np.dtype(told["dtype"])
+    if told.get("apart"):
+        return jax.ShapeDtypeStruct(shape, dtype)
+    return np.frombuffer(bytes(file[f"leaf{i}"]), dtype).reshape(shape)
+
+
+def like(template: PyTree, leaves: list[Any]) -> PyTree | None:
     """Return the leaves in the shape of a template, or None if they do not fit."""
     expected, structure = jax.tree.flatten(template)
     plain = [_plain(leaf) for leaf in expected]
@@ -74,8 +83,12 @@ def like(template: PyTree, leaves: list[np.ndarray]) -> PyTree | None:
     )
     if not fits:
         return None
-    back = [_back(leaf, to) for leaf, to in zip(leaves, expected, strict=True)]
+    back = [leaf if _is_apart(leaf) else _back(leaf, to) for leaf, to in zip(leaves, expected, strict=True)]
     return jax.block_until_ready(jax.tree.unflatten(structure, back))
+
+
+def _is_apart(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct)
 
 
 def _plain(leaf: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from bilax.errors import Doubts
+from bilax.storage import shards
 from bilax.storage.checkpoints import NAME as CHECKPOINT
 from bilax.storage.environment import environment
 from bilax.storage.files import append_line, remove_parts, replacing, said, sync_folder, write_text
@@ -63,6 +64,7 @@ class Record:
         if facts["status"] not in FINISHED:
             return
         (self.work / CHECKPOINT).unlink(missing_ok=True)
+        shards.remove(self.work)
         if self.work != self.folder:
             with said(self.folder):
                 old = beside(self.folder, "old")

@@ -1,0 +1,58 @@
+"""Arrays that no process holds alone: each writes its own part, with orbax, into a folder that all of them see."""
+
+import importlib.util
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+PREFIX = "spread-"
+
+
+def is_spread(leaf: Any) -> bool:
+    """Tell whether an array lies on the devices of several processes, in different parts."""
+    return isinstance(leaf, jax.Array) and not (leaf.is_fully_addressable or leaf.is_fully_replicated)
+
+
+def described(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Return what stands for an array that is kept apart."""
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+
+
+def installed() -> bool:
+    return importlib.util.find_spec("orbax") is not None
+
+
+def save(folder: Path, arrays: Sequence[jax.Array]) -> None:
+    """Write arrays into a folder that is there whole or not at all; every process calls this."""
+    with _orbax().StandardCheckpointer() as writer:
+        writer.save(folder.absolute(), {str(i): array for i, array in enumerate(arrays)}, force=True)
+
+
+def load(folder: Path, templates: Sequence[jax.Array]) -> list[jax.Array]:
+    """Return arrays laid out like the templates, whatever the layout was with which they were saved."""
+    wanted = {
+        str(i): jax.ShapeDtypeStruct(like.shape, like.dtype, sharding=like.sharding) for i, like in enumerate(templates)
+    }
+    with _orbax().StandardCheckpointer() as reader:
+        found = reader.restore(folder.absolute(), wanted)
+    return [found[name] for name in wanted]
+
+
+def remove(folder: Path, *, but: str | None = None) -> None:
+    """Remove from a folder what earlier saves have left, whole or in parts."""
+    for one in folder.glob(f"{PREFIX}*"):
+        if one.name != but:
+            shutil.rmtree(one, ignore_errors=True)
+
+
+def _orbax() -> Any:
+    try:
+        import orbax.checkpoint
+    except ImportError:
+        raise ImportError(
+            "a checkpoint that several processes wrote needs orbax-checkpoint: pip install 'bilax[cluster]'."
+        ) from None
+    return orbax.checkpoint
