@@ -35,6 +35,7 @@ EXTRAS = {
         "pyarrow",
         "pillow",
     ),
+    "cluster": ("orbax-checkpoint",),
 }
 
 
