@@ -22,7 +22,7 @@ from bilax.storage.remembering import remembered
 
 SEEDS = 10
 SEARCHED_WITH = (0, 1, 2)  # seeds, of which the worst counts
-BUDGETS = {"simulated": 5.0, "ijcnn1": 5.0, "covtype": 10.0, "mnist-replaced": 10.0}  # seconds per run
+BUDGET = 5.0  # seconds per run
 PILOT, PILOTS = 1.0, 3  # seconds of a short run that measures the pace, and how many there are: the fastest counts
 TINY = 1e-6  # steps of that run
 BEYOND = 1.5  # times as far as a run is expected to come, so that none leaves what was searched
@@ -59,7 +59,7 @@ def _search(task: Task, method: str, scale: float) -> list[float]:
     candidates = [METHODS[method](outer, inner) for inner, outer in points]
     still = METHODS[method](TINY, TINY)  # a step takes as long, and the pilot cannot diverge
     fastest = min(pace(problem, still, sampler, PILOT * scale) for _ in range(PILOTS))  # not what the machine did else
-    steps = max(4, round(BEYOND * scale * BUDGETS[task.data] / fastest))
+    steps = max(4, round(BEYOND * scale * BUDGET / fastest))
     outer_loss = jax.jit(lambda x, y: problem.outer_loss(x, y, problem.outer_data))
     score = outer_loss if _judged_by(task) == "outer loss" else _gap_of(problem)
     options: dict[str, Any] = dict(steps=steps, rungs=RUNGS, lanes=LANES, sampler=sampler)

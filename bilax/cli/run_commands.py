@@ -193,7 +193,7 @@ def _benchmark(out: Path, seeds: int | None, budget: float | None, quick: bool, 
             f"no problem and no method of the benchmark has {only!r} in its name; the problems are {known}."
         )
     for task in TASKS:
-        seconds = budget or (0.5 if quick else runs.BUDGETS[task.data])
+        seconds = budget or (0.5 if quick else runs.BUDGET)
         wanted = [method for method in methods_for(task) if only.lower() in f"{task.name} {method}".lower()]
         published = {method: steps for method, steps in PUBLISHED[task.name].items() if method in wanted}
         variants: dict[str, runs.Steps] = {"published": published}
