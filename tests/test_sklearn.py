@@ -187,7 +187,7 @@ def test_the_polished_fit_is_that_of_scikit_learn():
     """Without confusion, weights or folds that matter, the last regression is a penalised logistic regression."""
     X, _, true = blobs(200)
     rng = np.random.default_rng(0)
-    plan, shape = design.fitted(X, rng), Regressions(3, 2)
+    plan, shape = design.fitted(X, rng), Regressions(3, 2, of_all=True)
     data = {
         "columns": jnp.asarray(plan(X), float),
         "label": jnp.asarray(true),
@@ -210,7 +210,7 @@ def test_the_polished_fit_is_that_of_scikit_learn():
 
 def test_what_a_table_is_filled_up_with_counts_for_nothing():
     rng = np.random.default_rng(0)
-    n, d, shape = 118, 5, Regressions(3, 2)
+    n, d, shape = 118, 5, Regressions(3, 2, of_all=True)
     room, wide = sizes.rows_for(n), sizes.columns_for(d, n)
     assert room > n
     assert wide > d

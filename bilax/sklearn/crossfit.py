@@ -1,4 +1,4 @@
-"""Softmax regressions, one for each fold and one for all rows, as the inner problem of a bilevel problem.
+"""Softmax regressions, one for each fold, as the inner problem of a bilevel problem; at the end one for all rows, too.
 
 Each fold's regression sees the rows of the other folds, so that every row is judged by one that has not seen it. They
 are trained together: y holds their weights side by side, and a batch is read once for all of them.
@@ -19,19 +19,24 @@ GIVEN = 0.3  # what the given labels count for in the outer loss, beside the tru
 
 @dataclass(frozen=True)
 class Regressions:
-    """The shape of the inner variable: (columns, (folds + 1) * classes)."""
+    """The shape of the inner variable: (columns, count * classes)."""
 
     classes: int
     folds: int
+    of_all: bool = False  # whether the last one is fitted to all rows
+
+    @property
+    def count(self) -> int:
+        return self.folds + self.of_all
 
     def log_chances(self, V: jax.Array, columns: Any) -> jax.Array:
-        """Return the logarithms of the chances of every class, of shape (rows, folds + 1, classes)."""
+        """Return the logarithms of the chances of every class, of shape (rows, count, classes)."""
         scores = columns @ V
-        return jax.nn.log_softmax(scores.reshape(scores.shape[0], self.folds + 1, self.classes))
+        return jax.nn.log_softmax(scores.reshape(scores.shape[0], self.count, self.classes))
 
     def sees(self, fold: jax.Array) -> jax.Array:
-        """Tell which regressions are trained on a row; one of no fold (-1) trains the last one alone."""
-        slots = jnp.arange(self.folds + 1)
+        """Tell which regressions are trained on a row; one of no fold (-1) trains that of all rows alone."""
+        slots = jnp.arange(self.count)
         others = (fold[:, None] != slots) & (fold[:, None] >= 0)
         return others | (slots == self.folds)
 

@@ -25,7 +25,6 @@ class Design(NamedTuple):
     basis: np.ndarray
     metric: np.ndarray  # the penalty of each column, relative to that of a scaled feature; 0 for the constant
     largest: float  # penalty for which the curvature is at most 1
-    spread: float  # mean over the rows of their own curvature, which a batch of one row would have
 
     def scaled(self, X: Any) -> Any:
         return (
@@ -36,6 +35,10 @@ class Design(NamedTuple):
         """Return the columns."""
         columns = (_projected(self.scaled(X), self.directions) - self.centre) @ self.basis
         return np.concatenate([columns, np.full((len(columns), 1), BIAS)], axis=1, dtype=np.float32)
+
+    def spread(self, last: int) -> float:
+        """Return the curvature in the last columns that a batch of one row has, in the mean over the rows."""
+        return float(np.sum(1 - self.largest * self.metric[-last:]))
 
     def coefficients(self, V: np.ndarray) -> np.ndarray:
         """Return the coefficients of the scaled features, a column for each class, and the intercepts below them."""
@@ -61,8 +64,7 @@ def fitted(X: Any, rng: np.random.Generator) -> Design:
     # The largest penalty: one that leaves little of the features, and 30 times what is usual for so many rows.
     largest = max(1e-3 * float(moment.mean()), 30 / n)
     width = 1 / np.sqrt(moment + largest)
-    spread = float(np.sum(moment * width**2)) + 1
-    return Design(scale, directions, centre, axes * width, np.append(width**2, 0.0), largest, spread)
+    return Design(scale, directions, centre, axes * width, np.append(width**2, 0.0), largest)
 
 
 def _divided(X: Any, scale: np.ndarray) -> Any:

@@ -1,5 +1,6 @@
 """The bilevel problem of a cleaner, solved: classifiers, confusion, penalty and weights."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,8 @@ LEARNABLE = {"confusion": 0.06, "penalty": 0.06, "weights": 0.06}  # with the ra
 RIGHT = 0.9  # the chance, at the start, that a label is right
 WEIGHT = 2.0  # the start of the weights, before the sigmoid
 PENALTY = 10.0  # the start of the penalty, over the number of rows
-POLISH = 40  # steps on all rows at the end
+MAIN = 512  # columns, at most, on which confusion and penalty are learned: the main directions
+POLISH = 40  # steps on all rows and columns at the end
 LOOKS = 25  # at the rows held out, in a whole run
 PATIENCE = 4  # looks without gain, after which the run ends
 PAIRS = 4096  # rows of the outer problem, at least, if there are so many
@@ -71,11 +73,11 @@ def learn(
         held[rng.permutation(trusted)[: round(held_out * len(trusted))]] = True
     fold[held] = -1
     shape, batch = Regressions(classes, folds), min(batch, rows_for(n))
-    problem = _problem(rows, plan, shape, fold, held, batch, rng)
+    main = rows._replace(columns=rows.columns[:, -MAIN:])  # the last ones are the main ones
+    problem = _problem(main, plan, shape, fold, held, batch, rng)
     outer = by_part({name: adam(LEARNABLE[name]) for name in parts})
-    algorithm = with_steps(method, outer, 1 / (1 + plan.spread / batch), batch)
-    wide = rows.columns.shape[1]
-    best = _Best(shape, rows.columns[held], rows.label[held])
+    algorithm = with_steps(method, outer, 1 / (1 + plan.spread(MAIN) / batch), batch)
+    best = _Best(shape, main.columns[held], rows.label[held])
     every = max(1, steps // LOOKS)
     settings: dict[str, Any] = {"seed": seed, "sampler": "blocks", "every": every, "metrics": best.look}
     kept: dict[str, Any] = {"stop": best.has_passed, "progress": progress, "checkpoint_dir": checkpoint_dir}
@@ -88,8 +90,12 @@ def learn(
     if x is None:  # it was passed before the run was interrupted
         again = solve(problem, algorithm, steps=k, progress=False, **settings)
         x, V = again.x, again.y
-    V = polished(problem.inner_loss, x, V, problem.inner_data, POLISH)
-    chances = np.exp(np.asarray(shape.log_chances(V, problem.inner_data["columns"]), float))[:n]
+    shape = replace(shape, of_all=True)
+    data, metric = _inner_data(rows, plan, fold)
+    d = rows.columns.shape[1]
+    x = {**x, "metric": metric}
+    V = polished(Noisy(shape), x, _with_all(V, shape, d, len(metric)), data, POLISH)
+    chances = np.exp(np.asarray(shape.log_chances(V, data["columns"]), float))[:n]
     unseen = chances[np.arange(n), np.maximum(fold, 0)]
     unseen[held] = chances[held, :folds].mean(1)
     weights = np.ones(n)
@@ -106,7 +112,7 @@ def learn(
         "compile seconds": result.compile_seconds,
     }
     return Learned(
-        classifiers=np.asarray(V, float)[:wide].reshape(wide, folds + 1, classes).transpose(1, 0, 2),
+        classifiers=np.asarray(V, float)[:d].reshape(d, folds + 1, classes).transpose(1, 0, 2),
         fold=fold,
         unseen=unseen,
         seen=chances[:, folds],
@@ -129,10 +135,7 @@ def _problem(
     rng: np.random.Generator,
 ) -> Problem:
     n, classes = len(rows.label), shape.classes
-    room, wide = rows_for(n), columns_for(rows.columns.shape[1], n)
-    values = {"label": rows.label, "fold": fold, "trusted": rows.trusted, "row": np.arange(n, dtype=np.int32)}
-    inner = {name: filled(column, room) for name, column in values.items()}
-    inner |= {"columns": filled(rows.columns, room, wide), "share": shares(n)}
+    inner, metric = _inner_data(rows, plan, fold)
     judged, given = np.flatnonzero(rows.trusted & ~held), np.flatnonzero(~rows.trusted)
     given = given if len(given) else judged  # all rows are trusted
     pairs = max(batch, rows_for(len(judged)), min(rows_for(len(given)), PAIRS))
@@ -145,12 +148,30 @@ def _problem(
     x0 = {
         "confusion": jnp.asarray(confusion, float),
         "penalty": jnp.asarray(min(np.log(PENALTY / n), bounds[1]), float),
-        "weights": jnp.full(room, WEIGHT, float),
-        "metric": jnp.asarray(np.append(plan.metric, np.full(wide - len(plan.metric), 1 / plan.largest)), float),
+        "weights": jnp.full(rows_for(n), WEIGHT, float),
+        "metric": metric,
         "bounds": jnp.asarray(bounds, float),
     }
-    y0 = jnp.zeros((wide, (shape.folds + 1) * classes), float)
+    y0 = jnp.zeros((len(metric), shape.count * classes), float)
     return Problem(Unseen(shape), Noisy(shape), outer, inner, x0=x0, y0=y0, project_x=Bounded())
+
+
+def _inner_data(rows: Rows, plan: Design, fold: np.ndarray) -> tuple[dict[str, np.ndarray], jax.Array]:
+    """Return the data of the inner problem, and the penalty of each of its columns relative to that of a feature."""
+    n, d = rows.columns.shape
+    room, wide = rows_for(n), columns_for(d, n)
+    values = {"label": rows.label, "fold": fold, "trusted": rows.trusted, "row": np.arange(n, dtype=np.int32)}
+    data = {name: filled(column, room) for name, column in values.items()}
+    data |= {"columns": filled(rows.columns, room, wide), "share": shares(n)}
+    return data, jnp.asarray(np.append(plan.metric[-d:], np.full(wide - d, 1 / plan.largest)), float)
+
+
+def _with_all(V: jax.Array, shape: Regressions, d: int, wide: int) -> jax.Array:
+    """Return where the last fits begin: at those of the main columns, that of all rows at their mean."""
+    known = min(d, MAIN)
+    of_folds = V[:known].reshape(known, shape.folds, shape.classes)
+    every = jnp.concatenate([of_folds, of_folds.mean(1, keepdims=True)], axis=1).reshape(known, -1)
+    return jnp.zeros((wide, every.shape[1]), V.dtype).at[d - known : d].set(every)
 
 
 class _Best:
@@ -164,7 +185,7 @@ class _Best:
         if not len(self.label):
             return {}
         scores = self.columns @ np.asarray(V)[: self.columns.shape[1]]
-        scores = scores.reshape(len(scores), self.shape.folds + 1, self.shape.classes)[:, :-1]
+        scores = scores.reshape(len(scores), self.shape.count, self.shape.classes)
         loss = float(-np.take_along_axis(log_softmax(scores, axis=2), self.label[:, None, None], 2).mean())
         if loss < self.least:
             self.least, self.state = loss, (x, V)
