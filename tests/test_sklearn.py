@@ -153,7 +153,7 @@ def test_no_direction_is_more_curved_than_one(features):
     """The steps rest on it: the Hessian of the inner loss, at any point, has no eigenvalue above 1."""
     rng = np.random.default_rng(features)
     X = rng.normal(size=(300, features)) @ rng.normal(size=(features, features)) * 10.0 ** rng.integers(-4, 4, features)
-    plan, shape = design.fitted(X, rng), Regressions(3, 2)
+    plan, shape = design.fitted(X, rng), Regressions(3, 2, of_all=True)
     label = rng.integers(3, size=300)
     data = {
         "columns": jnp.asarray(plan(X), float),
