@@ -196,11 +196,14 @@ def _benchmark(out: Path, seeds: int | None, budget: float | None, quick: bool, 
         seconds = budget or (0.5 if quick else runs.BUDGET)
         wanted = [method for method in methods_for(task) if only.lower() in f"{task.name} {method}".lower()]
         published = {method: steps for method, steps in PUBLISHED[task.name].items() if method in wanted}
-        variants: dict[str, runs.Steps] = {"published": published}
-        if not quick:
-            variants["searched"] = runs.searched(task, wanted, out / ".benchmark", announce=announce)
-        jobs = [job for name, steps in variants.items() for job in runs.jobs(task, name, steps, how_many, seconds)]
-        ends |= run_all(jobs, out, again=again, announce=announce)
+        jobs = runs.jobs(task, "published", published, how_many, seconds)
+        ends |= run_all(list(jobs), out, again=again, announce=announce)
+        for method in () if quick else wanted:  # each is searched and run before the next one
+            if "interrupted" in ends:
+                break
+            steps = runs.searched(task, [method], out / ".benchmark", announce=announce)
+            jobs = runs.jobs(task, "searched", steps, how_many, seconds)
+            ends |= run_all(list(jobs), out, again=again, announce=announce)
         if "interrupted" in ends:
             break
     found = ranking.endings(out)

@@ -5,6 +5,7 @@ What a stochastic method approaches is known here, so that curves can show a dis
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ DENSE = 400  # unknowns, up to which the Hessian is factorised
 CHUNK = 2_048  # rows at a time, which stay near the processor
 SLOW = 25  # products in a linear system after which the factors are made anew
 MOST_NEWTON, MOST_CG = 60, 2_000
+ROUGH = 1e-4  # relative tolerance that products in float32 can keep
+MOST_ROUNDS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +32,10 @@ class Samples:
 
     def at(self, Y: np.ndarray) -> "Scores":
         return Scores(self, self.features @ Y)
+
+    @cached_property
+    def narrow(self) -> np.ndarray:
+        return self.features.astype(np.float32)
 
 
 class Scores:
@@ -152,7 +159,13 @@ class Exact:
             return A.T @ (w[:, None] * scores.curved(A @ V)) / len(w) + p * V
 
         if b.size > DENSE:
-            return _conjugate_gradients(product, lambda r: r, b, tolerance)[0]
+            narrow, w_narrow = self.inner.narrow, (w / len(w))[:, None].astype(np.float32)
+
+            def rough(V):
+                V = V.astype(np.float32)
+                return narrow.T @ (w_narrow * scores.curved(narrow @ V).astype(np.float32)) + p * V
+
+            return _refined(product, rough, b, tolerance)
 
         def precondition(r):
             factors, scales = self._factors
@@ -168,6 +181,21 @@ class Exact:
         scaled = scales[:, None] * H * scales
         self._factors = scipy.linalg.cho_factor(scaled + 1e-6 * np.eye(len(H))), scales
         return _conjugate_gradients(product, precondition, b, tolerance)[0]
+
+
+def _refined(product: Any, rough: Any, b: np.ndarray, tolerance: float) -> np.ndarray:
+    """Return the solution by rough products, in float32, whose errors are corrected by a few exact ones."""
+    solution, r, goal = np.zeros_like(b), b, tolerance * np.linalg.norm(b)
+    for _ in range(MOST_ROUNDS):
+        size = np.linalg.norm(r)
+        if size <= goal:
+            break
+        enough = max(ROUGH, min(0.1, float(goal / size)))
+        solution = solution + size * _conjugate_gradients(rough, lambda one: one, r / size, enough)[0]
+        if enough > ROUGH:  # so rough a solution needs no exact product
+            break
+        r = b - product(solution)
+    return solution
 
 
 def _conjugate_gradients(
