@@ -1,8 +1,8 @@
 """Build the package, and try it as somebody who installs it: bare, then with each extra for what it is for.
 
 python .ci/package.py            the wheel in an empty environment, and in it one extra after the other
-python .ci/package.py --oldest   the oldest versions that pyproject.toml names, and the tests that concern them
-python .ci/package.py --oldest --few   the same with fewer tests, of two methods
+python .ci/package.py --oldest   the oldest versions that pyproject.toml names, and all quick tests
+python .ci/package.py --oldest --few   the same with the tests that concern them most, of two methods
 """
 
 import re
@@ -48,8 +48,8 @@ USES: dict[str, list[str]] = {  # of each extra, in the order in which they are 
     "clean": ["bilax", "clean", "table.parquet", "--label", "label", "--out", "weights.csv"],
     "cluster": ["python", "-c", SHARDS],
 }
-OLDEST_TESTS = ["tests/test_contract.py", "tests/test_solve.py", "tests/test_optimisers.py", "tests/test_sparse.py"]
-FEW = "mrbo or vrbo or test_solve or test_sparse"
+FEW = ["tests/test_contract.py", "tests/test_solve.py", "tests/test_optimisers.py", "tests/test_sparse.py"]
+FEW_OF = "mrbo or vrbo or test_solve or test_sparse"
 
 
 def main() -> None:
@@ -94,11 +94,12 @@ def try_oldest(place: Path) -> None:
     install = environment(place / "bare")
     oldest = place / "oldest.txt"
     oldest.write_text("".join(f"{line}\n" for line in sorted(lower_bounds())))
-    install("-c", str(oldest), f"{ROOT}[all]", "pytest", "pytest-xdist", "hypothesis")
+    few = "--few" in sys.argv
+    extras = "all" if few else "all,docs,examples,cluster"
+    install("-c", str(oldest), f"{ROOT}[{extras}]", "pytest", "pytest-xdist", "hypothesis", "playwright", "build")
     print(use(place, ["python", "-m", "pip", "list"]).stdout)
-    tests = [str(ROOT / test) for test in OLDEST_TESTS]
-    few = ["-k", FEW] if "--few" in sys.argv else ["-n", "2"]
-    print(use(ROOT, [str(place / "bare/bin/python"), "-m", "pytest", "-q", "-m", "not slow", *few, *tests]).stdout)
+    which = ["-k", FEW_OF, *FEW] if few else ["-n", "2", "--dist", "loadgroup", "tests", "bilax"]
+    print(use(ROOT, [str(place / "bare/bin/python"), "-m", "pytest", "-q", "-m", "not slow", *which]).stdout)
 
 
 def lower_bounds() -> set[str]:
