@@ -1,5 +1,7 @@
 """What holds exactly of the methods after the paper: when they coincide, and how their errors fall."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,11 +9,13 @@ import pytest
 from problem_cases import PROBLEM_CASES, final_state
 
 import bilax
-from bilax import hypergradient, solve
+from bilax import Problem, hypergradient, solve
 from bilax.algorithms import pzobo, saba, spaba
 from bilax.hypergrad import Exact, Unrolled
-from bilax.oracle import Counts, make_oracle
+from bilax.oracle import Counts, make_oracle, traced
 from bilax.problems import quadratic
+from bilax.running import loop
+from bilax.running.checks import first_state
 from bilax.sampling import keys
 
 STEPS = 9
@@ -151,3 +155,22 @@ def test_blocks_are_drawn_evenly():
     found = jax.vmap(lambda key: jnp.stack(saba.chosen(key, 3, 4)))(keys.for_loop(keys.root(0), 3000))
     assert np.bincount(found[:, 0], minlength=3).min() > 900
     assert np.bincount(found[:, 1], minlength=4).min() > 650
+
+
+def test_a_table_is_not_copied_in_every_step():
+    """The compiled loop writes a row where it lies; the whole table is copied before the loop or after it alone."""
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(120, 3))
+    fit = lambda x, y, batch: jnp.mean((batch @ y[:3] - jnp.sum(x[:3])) ** 2) + jnp.sum((y - jnp.tanh(x)) ** 2)
+    problem = Problem(fit, fit, data, data, x0=jnp.zeros(50), y0=jnp.zeros(50))
+    algorithm, parts = bilax.SABA(S=7, rho_v=0.1), traced(problem, "iid")
+    state = first_state(problem, parts, algorithm, None, None)
+    memory = loop.fresh_memory(algorithm, state, None)
+    text = jax.jit(loop.repeat).lower(parts, algorithm, keys.root(0), state, memory, 9).compile().as_text()
+    bodies = {name: re.search(rf"^%{re.escape(name)} .*?^}}", text, re.DOTALL | re.MULTILINE) for name in _bodies(text)}
+    (loop_body,) = (found[0] for found in bodies.values() if "f64[18,50]" in found[0])  # of 18 blocks
+    assert not re.search(r"f64\[18,50\]\S* copy\(", loop_body)
+
+
+def _bodies(text):
+    return re.findall(r"while\(.*body=%([\w.-]+)", text)

@@ -33,8 +33,25 @@ def exact(blocks: Blocks, fn: Callable[[PyTree], PyTree]) -> Table:
 
 def saga(table: Table, blocks: Blocks, i: Scalar, new: PyTree) -> tuple[PyTree, Table]:
     """Return an estimate of the mean, unbiased if every block is as likely, and the table with the new row i."""
-    change = jax.tree.map(lambda n, rows: n - rows[i], new, table.rows)
+    old, i = _read_first(table.rows, i)
+    change = axpy(-1, old, new)
     weight = blocks.weight(i)
     estimate = axpy(blocks.count * weight, change, table.mean)
-    rows = jax.tree.map(lambda rows, n: rows.at[i].set(n), table.rows, new)
+    rows = jax.tree.map(lambda rows, n: jax.lax.dynamic_update_index_in_dim(rows, n, i, 0), table.rows, new)
     return estimate, Table(rows, axpy(weight, change, table.mean))
+
+
+def _read_first(rows: PyTree, i: Scalar) -> tuple[PyTree, Scalar]:
+    """Return row i, and i again: what is written there is written after this.
+
+    Otherwise the compiler reads the row where it is used, which may be later, and for that copies the table in every
+    step. What a branch returns is not moved, and is there before anything that uses the i that it returns.
+    """
+
+    def row() -> tuple[PyTree, Scalar]:
+        return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, i, keepdims=False), rows), i
+
+    def none() -> tuple[PyTree, Scalar]:
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), rows), jnp.zeros_like(i)
+
+    return jax.lax.cond(i >= 0, row, none)
