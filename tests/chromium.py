@@ -36,3 +36,9 @@ def launched():
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
         browser.close()
+
+
+def shown(page, address: str):
+    """Open a page, and wait until the window is as narrow as was asked for: on a busy machine that comes later."""
+    page.goto(address)
+    page.wait_for_function("width => innerWidth <= width", arg=page.viewport_size["width"])

@@ -96,7 +96,7 @@ def opened(browser, path, **options):
     page.on("console", lambda message: trouble.append(message.text))
     page.on("pageerror", lambda error: trouble.append(str(error)))
     page.on("request", lambda request: request.url.startswith(("file:", "data:")) or trouble.append(request.url))
-    page.goto(path.as_uri())
+    chromium.shown(page, path.as_uri())
     return page, trouble
 
 

@@ -70,7 +70,7 @@ def visit(browser, written, **options):
     page.on(
         "request", lambda request: request.url.startswith(("file:", "data:", "blob:")) or trouble.append(request.url)
     )
-    page.goto(written.as_uri())
+    chromium.shown(page, written.as_uri())
     page.locator("#fig1 .chart").scroll_into_view_if_needed()
     page.wait_for_selector("#fig1 .main-svg")
     return page, trouble

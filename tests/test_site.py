@@ -159,7 +159,7 @@ def test_pages_in_a_browser(browser, address, width):
     page.on("request", lambda request: request.url.startswith((address, "data:")) or trouble.append(request.url))
     page.on("response", lambda response: response.ok or response.status == 304 or trouble.append(response.url))
     for name, path in OPENED.items():
-        page.goto(address + path)
+        chromium.shown(page, address + path)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
         assert page.locator("article h1").first.is_visible()
     page.goto(address)
