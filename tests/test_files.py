@@ -216,6 +216,9 @@ def test_arrays_that_are_kept_apart_come_back_as_they_lay(tmp_path):
 
 
 def test_without_orbax_the_remedy_is_told(monkeypatch, tmp_path):
+    assert shards.installed()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if name == "orbax" else None)
+    assert not shards.installed()  # orbax-export alone
     monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
     with pytest.raises(ImportError, match=r"needs orbax-checkpoint: pip install 'bilax\[cluster\]'"):
         shards.load(tmp_path, [])

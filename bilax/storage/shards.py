@@ -22,7 +22,8 @@ def described(leaf: Any) -> jax.ShapeDtypeStruct:
 
 
 def installed() -> bool:
-    return importlib.util.find_spec("orbax") is not None
+    """Tell whether orbax can write checkpoints; other packages of that family are called orbax, too."""
+    return importlib.util.find_spec("orbax") is not None and importlib.util.find_spec("orbax.checkpoint") is not None
 
 
 def save(folder: Path, arrays: Sequence[jax.Array]) -> None:
