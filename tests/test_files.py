@@ -210,8 +210,11 @@ def test_arrays_that_are_kept_apart_come_back_as_they_lay(tmp_path):
     assert back.sharding == along
     np.testing.assert_array_equal(back, array)
     shards.save(tmp_path / "spread-2", [array])
+    for of_the_user in ("spread-results", "spread-3"):
+        (tmp_path / of_the_user).mkdir()
+    (tmp_path / "spread-1.orbax-checkpoint-tmp-4").mkdir()  # of a save that was killed
     shards.remove(tmp_path, but="spread-2")
-    assert [path.name for path in tmp_path.iterdir()] == ["spread-2"]
+    assert {path.name for path in tmp_path.iterdir()} == {"spread-2", "spread-3", "spread-results"}
     assert not shards.is_spread(array)  # one process holds all of it
 
 

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bilax import ALGORITHMS, MRBO
-from bilax.sklearn import BilevelLogisticRegression, HyperCleaner, design, sizes
+from bilax.sklearn import BilevelLogisticRegression, HyperCleaner, design, learning, sizes
 from bilax.sklearn.crossfit import Noisy, Regressions, folds_of, polished
 from bilax.sklearn.label_noise import how_many, posterior
 
@@ -172,6 +172,21 @@ def test_no_direction_is_more_curved_than_one(features):
     V = jnp.asarray(0.1 * rng.normal(size=(features + 1, 9)))
     H = jax.jit(jax.hessian(lambda V: Noisy(shape)(x, V, data)))(V).reshape(V.size, V.size)
     assert np.linalg.eigvalsh(H).max() <= 1 + 1e-5
+
+
+def test_many_features_are_fitted_in_all_directions(monkeypatch):
+    """What is learned on the main directions alone is used in all of them."""
+    X, given, true = blobs(400)
+    X = np.concatenate([X, 0.1 * np.random.default_rng(1).normal(size=(400, 8))], axis=1)
+    trusted = (np.arange(400) < 60) & (given == true)
+    at_once = quick().fit(X, given, trusted=trusted)
+    monkeypatch.setattr(learning, "MAIN", 4)
+    found = quick().fit(X, given, trusted=trusted)
+    assert np.mean(found.predict(X) == true) > 0.9
+    assert np.mean(found.predict(X) == at_once.predict(X)) > 0.97
+    scores = [one.decision_function(X) - one.decision_function(X).mean(0) for one in (found, at_once)]
+    assert np.corrcoef(*(np.ravel(one) for one in scores))[0, 1] > 0.97
+    assert not np.array_equal(found.coef_, at_once.coef_)
 
 
 def test_columns_and_coefficients_say_the_same():

@@ -120,7 +120,7 @@ class Keeper:
         """Return the tree with the arrays that were written apart, as the template is laid out."""
         assert self.path is not None
         leaves, structure = jax.tree.flatten(tree)
-        apart = [isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves]
+        apart = [checkpoints.is_apart(leaf) for leaf in leaves]
         if not any(apart):
             return tree
         wanted = [to for to, is_apart in zip(jax.tree.leaves(template), apart, strict=True) if is_apart]

@@ -27,12 +27,12 @@ def save(path: Path, tree: PyTree, facts: dict[str, Any]) -> None:
 
     Of a leaf that is kept apart (a `jax.ShapeDtypeStruct`), only shape and type are written.
     """
-    leaves = [leaf if _is_apart(leaf) else np.asarray(_plain(leaf)) for leaf in jax.tree.leaves(tree)]
-    described = [{"shape": leaf.shape, "dtype": leaf.dtype.name, "apart": _is_apart(leaf)} for leaf in leaves]
+    leaves = [leaf if is_apart(leaf) else np.asarray(_plain(leaf)) for leaf in jax.tree.leaves(tree)]
+    described = [{"shape": leaf.shape, "dtype": leaf.dtype.name, "apart": is_apart(leaf)} for leaf in leaves]
     head = json.dumps({"leaves": described, "facts": facts})
     buffer = io.BytesIO()
     arrays = {
-        f"leaf{i}": np.frombuffer(leaf.tobytes(), np.uint8) for i, leaf in enumerate(leaves) if not _is_apart(leaf)
+        f"leaf{i}": np.frombuffer(leaf.tobytes(), np.uint8) for i, leaf in enumerate(leaves) if not is_apart(leaf)
     }
     np.savez(buffer, head=np.frombuffer(head.encode(), np.uint8), **arrays)  # type: ignore[arg-type]
     with replacing(path) as file:
@@ -83,11 +83,12 @@ def like(template: PyTree, leaves: list[Any]) -> PyTree | None:
     )
     if not fits:
         return None
-    back = [leaf if _is_apart(leaf) else _back(leaf, to) for leaf, to in zip(leaves, expected, strict=True)]
+    back = [leaf if is_apart(leaf) else _back(leaf, to) for leaf, to in zip(leaves, expected, strict=True)]
     return jax.block_until_ready(jax.tree.unflatten(structure, back))
 
 
-def _is_apart(leaf: Any) -> bool:
+def is_apart(leaf: Any) -> bool:
+    """Tell whether this stands for an array that is kept elsewhere."""
     return isinstance(leaf, jax.ShapeDtypeStruct)
 
 

@@ -1,6 +1,7 @@
 """Arrays that no process holds alone: each writes its own part, with orbax, into a folder that all of them see."""
 
 import importlib.util
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import jax
 
 PREFIX = "spread-"
+WRITTEN, PART = "_CHECKPOINT_METADATA", r"\.orbax-checkpoint-tmp"  # in what orbax has written, and has begun
 
 
 def is_spread(leaf: Any) -> bool:
@@ -43,9 +45,10 @@ def load(folder: Path, templates: Sequence[jax.Array]) -> list[jax.Array]:
 
 
 def remove(folder: Path, *, but: str | None = None) -> None:
-    """Remove from a folder what earlier saves have left, whole or in parts."""
+    """Remove from a folder what earlier saves have left, whole or in parts, and nothing else."""
     for one in folder.glob(f"{PREFIX}*"):
-        if one.name != but:
+        whole = re.fullmatch(rf"{PREFIX}\d+", one.name) and (one / WRITTEN).exists()
+        if one.name != but and (whole or re.fullmatch(rf"{PREFIX}\d+{PART}.*", one.name)):
             shutil.rmtree(one, ignore_errors=True)
 
 
