@@ -28,7 +28,8 @@ def switch_on() -> None:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # a folder of the user's own is not ours to limit
         os.environ["JAX_COMPILATION_CACHE_DIR"] = place
         os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(LIMIT))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+    # Small programs, too: a run has thirty, which take two seconds to compile and are a few kilobytes each.
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 def kept_bytes() -> int:

@@ -4,12 +4,14 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from bilax.datasets.store import INSTALL, folder, own_folder
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 TEXTS = "20news-bydate_py3.pkz"  # scikit-learn reads the labels from this file
 COUNTS = "20newsgroup_vectorized_py3.pkl"  # and the features from this one, which it makes from the texts
@@ -29,11 +31,11 @@ class Documents(NamedTuple):
       classes: the number of classes; labels are numbers from 0.
     """
 
-    features: csr_array
+    features: "csr_array"
     labels: np.ndarray
-    validation_features: csr_array
+    validation_features: "csr_array"
     validation_labels: np.ndarray
-    test_features: csr_array
+    test_features: "csr_array"
     test_labels: np.ndarray
     classes: int
 
@@ -71,6 +73,8 @@ def newsgroups(*, seed: int = 0) -> Documents:
 
 def documents(parts: Sequence[tuple[Any, np.ndarray]], classes: int) -> Documents:
     """Bring the three parts (training, validation, test) to one format, and lock the arrays."""
+    from scipy.sparse import csr_array
+
     fields = []
     for matrix, labels in parts:
         features = csr_array(matrix, dtype=np.float32)

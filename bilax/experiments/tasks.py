@@ -12,7 +12,7 @@ from bilax import datasets
 from bilax.errors import unknown
 from bilax.experiments.cleaning import kept_weights
 from bilax.problem import Problem
-from bilax.problems import benchmark, hyper_cleaning, logistic
+from bilax.problems import hyper_cleaning, logistic
 from bilax.results import Result
 
 START_VARIANCE = 2 / 10  # of the paper's initial weights; it makes the initial loss on MNIST about 20
@@ -92,6 +92,8 @@ class Task:
 @lru_cache(maxsize=1)
 def _known(task: Task) -> LoadedTask:
     """Return a problem of the field's benchmark: there the seed decides the batches alone."""
+    from bilax.problems import benchmark  # its exact solutions need scipy.optimize, a second of every other start
+
     problem = {
         "ijcnn1": lambda: benchmark.penalty_per_feature(datasets.ijcnn1(), task.name),
         "covtype": lambda: benchmark.penalty_per_class(datasets.covtype(), task.name),
