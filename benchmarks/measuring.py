@@ -3,7 +3,8 @@
 python benchmarks/measuring.py [--quick] [--out FOLDER]
 
 Each method runs 1,000 steps on hyper-cleaning of MNIST, from the start, with `eta="auto"` and with a number, in turn.
-The share is the median of what the first took longer, as a part of its time.
+The share is the median of what the first took longer, as a part of its time, over 7 to 41 turns: as many as take about
+five seconds.
 """
 
 import argparse
@@ -44,7 +45,8 @@ def main():
     for name, make in METHODS.items():
         auto, timed = run(problem, make("auto"), steps)
         fixed, plain = run(problem, make(0.001), steps)
-        times = turns({"auto": timed, "fixed": plain}, 1 if options.quick else 7)
+        repetitions = 1 if options.quick else min(max(7, round(5 / (timed() + plain()))), 41)
+        times = turns({"auto": timed, "fixed": plain}, repetitions)
         table[name] = {
             "auto, ms per step": 1e3 * median(t["auto"] for t in times) / steps,
             "fixed, ms per step": 1e3 * median(t["fixed"] for t in times) / steps,

@@ -9,7 +9,7 @@ from typing import Any, cast
 import jax
 
 from bilax.algorithms.protocol import Algorithm
-from bilax.hypergrad.auto_eta import ITERATIONS
+from bilax.hypergrad.auto_eta import LOOK
 from bilax.hypergrad.auto_eta import SAMPLES as PROBED
 from bilax.hyperparameters import names_of
 from bilax.oracle import KINDS, Counts, Oracle, Traced, TracedProblem
@@ -59,7 +59,7 @@ class Account:
         random = getattr(getattr(self._inner, "about", None), "random", {})
         dense = sum(leaf.size for leaf in jax.tree.leaves(y)) if any("d_y" in text for text in random.values()) else 1
         # At most: power iteration on two batches, and products as many as the largest whole number says, at two points.
-        most = max([PROBED, *sizes]) * (2 * ITERATIONS + 2 * dense) + 2 * max([1, *sizes]) * max([1, *values])
+        most = max([PROBED, *sizes]) * (2 * LOOK + 2 * dense) + 2 * max([1, *sizes]) * max([1, *values])
         most += max(self._sizes) if self._passes else 0
         if most >= COUNTED:
             raise ValueError(

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from bilax.algorithms.protocol import Algorithm, Info
 from bilax.hypergrad import auto_eta
+from bilax.hypergrad.neumann import grew
 from bilax.hyperparameters import Auto, names_of, with_values
 from bilax.numerics.layout import Turned, turn, turn_back
 from bilax.numerics.platforms import Jitted, on_cpu
@@ -86,15 +87,6 @@ def measure_curvature(
         curvature, spent = auto_eta.update(curvature, fraction, oracle, probing, state.k, state.x, state.y, S, work)
         probes += Counts(HV=spent)
     return memory._replace(curvature=curvature), probes
-
-
-def may_measure(oracle: Oracle, algorithm: Algorithm, key: Key, k: Scalar, memory: Memory) -> jax.Array:
-    """Tell whether `measure_curvature` may do anything at all before this step."""
-    asked = jnp.zeros((), bool)
-    for S in auto_steps(algorithm).values():
-        assert memory.curvature is not None
-        asked |= auto_eta.may_change(memory.curvature, oracle, _probing(key), k, S, _calls(algorithm) / S)
-    return asked
 
 
 def move(oracle: Oracle, algorithm: Algorithm, key: Key, state: Any, memory: Memory) -> tuple[Any, Memory, Info]:
@@ -239,10 +231,12 @@ def advance(
         memory, probes = measure_curvature(oracle, algorithm, keys.at(stream, k), loop.state, loop.memory)
         loop = loop._replace(memory=memory, calls=loop.calls + probes)
 
+        until = auto_eta.next_look(k)
+
         def on(loop: LoopState) -> jax.Array:
-            now = loop.state.k
-            again = may_measure(oracle, algorithm, keys.at(stream, now), now, loop.memory)
-            return goes_on(loop) & ((now == k) | ~again)
+            now, curvature = loop.state.k, loop.memory.curvature
+            assert curvature is not None
+            return goes_on(loop) & ((now == k) | ((now < until) & ~grew(curvature.growth)))
 
         return jax.lax.while_loop(on, step, loop)
 
