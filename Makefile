@@ -79,6 +79,7 @@ $(VENV)/.bench: constraints.txt | $(VENV)/.test
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/peer.py
+	$(BIN)/python benchmarks/profiling.py
 	$(BIN)/python benchmarks/blocks.py
 	$(BIN)/python benchmarks/measuring.py
 	$(BIN)/python benchmarks/tricks.py

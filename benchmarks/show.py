@@ -111,6 +111,12 @@ def _peer(facts):
     return _table(["method, batch", "plain JAX, ms", *names], rows)
 
 
+def _first_calls(facts):
+    names = {"plain JAX, first call": "twin's first call, s", "bilax, compilation of the slowest": "our compilation, s"}
+    rows = [[method, *(f"{row[name]:.1f}" for name in names.values())] for method, row in facts["table"].items()]
+    return _table(["method, batch", *names], rows)
+
+
 def _speed(facts):
     table = facts["table"]
     names = [
@@ -163,6 +169,13 @@ def _measuring(facts):
     names = list(next(iter(facts["table"].values())))
     return _table(
         ["", *names], [[what, *(f"{row[name]:.3g}" for name in names)] for what, row in facts["table"].items()]
+    )
+
+
+def _profiling(facts):
+    names = list(next(iter(facts["table"].values())))
+    return _table(
+        ["", *names], [[what, *(f"{row[name]:.0f}" for name in names)] for what, row in facts["table"].items()]
     )
 
 
@@ -299,7 +312,9 @@ def three_readings(facts, path):
 # Marker on the page -> the file that was measured, and how it becomes a table.
 TABLES = {
     "peer": ("peer", _peer),
+    "first-calls": ("peer", _first_calls),
     "speed": ("speed", _speed),
+    "profiling": ("profiling", _profiling),
     "blocks": ("blocks", _blocks),
     "measuring": ("measuring", _measuring),
     "tricks": ("tricks", _tricks),
