@@ -59,7 +59,7 @@ def as_data(name: str, data: PyTree) -> PyTree:
         raise ValueError(f"{name} has no samples; its arrays have a leading axis of length 0.")
     for path, leaf in described.items():
         if isinstance(leaf, np.ndarray) and np.issubdtype(leaf.dtype, np.integer):
-            limits = np.iinfo(jnp.asarray(leaf[:0]).dtype)
+            limits = np.iinfo(jax.dtypes.canonicalize_dtype(leaf.dtype))
             if leaf.min() < limits.min or leaf.max() > limits.max:
                 raise ValueError(
                     f"{path} holds integers beyond {limits.dtype}, which JAX would cut off; number them from 0, or set "
@@ -148,6 +148,11 @@ def _refuse_non_finite_rows(path: str, rows: Rows, or_else: str) -> None:
         )
 
 
+def _strong(leaf: Any) -> Any:
+    strong = isinstance(leaf, np.ndarray) or (isinstance(leaf, jax.Array) and not leaf.weak_type)
+    return leaf if strong else jnp.array(leaf, dtype=jnp.asarray(leaf).dtype)
+
+
 def as_variable(name: str, value: PyTree) -> PyTree:
     """Return x0 or y0 as a pytree of floating arrays, or say what is wrong with it."""
     leaves = jax.tree.leaves_with_path(value)
@@ -168,7 +173,7 @@ def as_variable(name: str, value: PyTree) -> PyTree:
             )
         if array.size == 0:
             raise ValueError(f"{where} has shape {array.shape}, which holds no numbers.")
-    # A strong copy: a weakly typed leaf would change its type after the first step.
-    value = jax.block_until_ready(jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype), value))
+    # Strong copies: a weakly typed leaf would change its type after the first step.
+    value = copied(jax.tree.map(_strong, value))
     refuse_non_finite(name, value, "start somewhere else")
     return value

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bilax.types import Key, PyTree, Scalar
 
@@ -93,7 +94,13 @@ def scattered_like(x: PyTree, seed: int = 0) -> PyTree:
 
 def copied(x: PyTree) -> PyTree:
     """Return arrays of JAX that hold what the given ones hold now, whatever becomes of those."""
-    return jax.block_until_ready(jax.tree.map(lambda xi: xi if isinstance(xi, jax.Array) else jnp.array(xi), x))
+    return jax.block_until_ready(jax.tree.map(_copied, x))
+
+
+def _copied(xi: Any) -> jax.Array:
+    if isinstance(xi, np.ndarray):
+        return jax.device_put(np.array(xi))  # `jnp.array` compiles a program for every shape
+    return xi if isinstance(xi, jax.Array) else jnp.array(xi)
 
 
 def mean(x: PyTree) -> PyTree:

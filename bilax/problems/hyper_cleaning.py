@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bilax.functions import Loss
+from bilax.numerics.tree import copied
 from bilax.problem import Metrics, Problem
 from bilax.problems.classification import cross_entropy, losses_and_accuracy
 from bilax.types import PyTree
@@ -98,7 +99,7 @@ def hyper_cleaning(data: HyperCleaning, C: float = 0.001, y0: PyTree = None) -> 
     if isinstance(C, (str, bool)) or not 0 <= C < float("inf"):
         raise ValueError(f"C must be a finite number >= 0; got {C!r}.")
     n, features = data.features.shape
-    dtype = jnp.asarray(data.features[:0]).dtype
+    dtype = jax.dtypes.canonicalize_dtype(data.features.dtype)
     outer_loss, inner_loss = _losses(float(C))
     return Problem(
         outer_loss,
@@ -126,22 +127,30 @@ def _losses(C: float) -> tuple[Loss, Loss]:
 
 def _metrics(data: HyperCleaning) -> Metrics:
     corrupted = data.corrupted
-    parts = {
-        "train": (jnp.asarray(data.features), jnp.asarray(data.true_labels)),
-        "val": (jnp.asarray(data.trusted_features), jnp.asarray(data.trusted_labels)),
-        "test": (jnp.asarray(data.test_features), jnp.asarray(data.test_labels)),
-    }
+    parts = copied(
+        {
+            "train": (data.features, data.true_labels),
+            "val": (data.trusted_features, data.trusted_labels),
+            "test": (data.test_features, data.test_labels),
+        }
+    )
 
     def metrics(x: jax.Array, y: jax.Array) -> dict[str, Any]:
-        weights = np.asarray(jax.nn.sigmoid(x))
+        sigmoid, told = _measured(x, y, parts)
+        weights = np.asarray(sigmoid)
         return {
-            **losses_and_accuracy(y.T, parts),
+            **told,
             "auroc": auroc(-weights, corrupted),
             "weight_clean": np.nan if corrupted.all() else weights[~corrupted].mean(),
             "weight_corrupted": weights[corrupted].mean() if corrupted.any() else np.nan,
         }
 
     return metrics
+
+
+@jax.jit  # one program in place of three
+def _measured(x: jax.Array, y: jax.Array, parts: PyTree) -> tuple[jax.Array, dict[str, jax.Array]]:
+    return jax.nn.sigmoid(x), losses_and_accuracy(y.T, parts)
 
 
 def auroc(score: np.ndarray, positive: np.ndarray) -> float:

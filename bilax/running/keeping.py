@@ -175,8 +175,8 @@ def _digest(tree: PyTree) -> str:
     for path, leaf in jax.tree.leaves_with_path(tree):
         leaf = np.asarray(leaf) if isinstance(leaf, int) else leaf
         digest.update(f"{jax.tree_util.keystr(path)} {leaf.shape} {leaf.dtype}".encode())
-        flat = whole(leaf).reshape(-1)
-        digest.update(np.asarray(flat[:: max(1, leaf.size // SAMPLED)]).tobytes())
+        flat = np.asarray(whole(leaf)).reshape(-1)
+        digest.update(flat[:: max(1, leaf.size // SAMPLED)].tobytes())
     return digest.hexdigest()[:16]
 
 
