@@ -51,7 +51,10 @@ def texts() -> dict[Path, str]:
         found[DOCS / name] = show.filled((DOCS / name).read_text(), MEASURED, tables)
     parts = {
         "benchmark.md": {"rankings": ranking.told(_lines("benchmark"))},
-        "cleaning.md": {"cleaning": cleaning.markdown(_lines("cleaning")) + "\n"},
+        "cleaning.md": {
+            "cleaning": cleaning.markdown(_lines("cleaning")) + "\n",
+            "cleaning-details": cleaning.details(_lines("cleaning")) + "\n",
+        },
         "penalties.md": {"penalties": penalties.markdown(_lines("penalties-quick")) + "\n"},
         "networks.md": {"recipes": _recipe.page(MEASURED / "recipes.json") + "\n"},
         "experiments.md": {name: told(page) for name, page in kept_pages(PAPER).items()},
