@@ -279,7 +279,7 @@ def test_a_compilation_is_left_at_once(tmp_path):
 
 @pytest.mark.slow
 def test_the_second_signal_is_obeyed_in_a_step_that_takes_long():
-    """A step takes half a minute; two signals, and the state before it comes back."""
+    """A step takes half a minute or more; two signals, and the state before it comes back."""
     code = """
 import os, signal, threading, time
 import jax, jax.numpy as jnp
@@ -290,7 +290,7 @@ def outer(x, y, batch):
 def inner(x, y, batch):
     def body(i, a):
         return jnp.tanh(a @ big)
-    wait = jax.lax.stop_gradient(jax.lax.fori_loop(0, 100, body, big * batch.mean()))
+    wait = jax.lax.stop_gradient(jax.lax.fori_loop(0, 1000, body, big * batch.mean()))
     return jnp.mean((y - x - batch) ** 2) * (1 + 1e-20 * wait.sum())
 problem = Problem(outer, inner, jnp.ones(4), jnp.ones(4), x0=jnp.zeros(()), y0=jnp.zeros(()))
 def press():

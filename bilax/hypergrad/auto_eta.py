@@ -202,8 +202,8 @@ def _sketch(x: PyTree) -> jax.Array:
     """
     sums = []
     for leaf in jax.tree.leaves(turn_back(x)):
-        rows = jnp.pad(real(leaf).ravel(), (0, -leaf.size % SUMS)).reshape(-1, SUMS)
-        sums.append(jnp.where(_coins(rows.size).reshape(rows.shape), rows, -rows).sum(0))
+        rows = jnp.pad(real(leaf).ravel(), (0, -leaf.size % SUMS)).reshape(SUMS, -1)  # spread, each device sums its own
+        sums.append(jnp.where(_coins(rows.size).reshape(rows.shape), rows, -rows).sum(1))
     return sum(sums[1:], sums[0])
 
 
