@@ -92,7 +92,10 @@ def measure_curvature(
 def move(oracle: Oracle, algorithm: Algorithm, key: Key, state: Any, memory: Memory) -> tuple[Any, Memory, Info]:
     """Take the step of the method itself, with the curvature that is known."""
     curvature = memory.curvature
-    algorithm = with_known_eta(algorithm, curvature)
+    for name in auto_steps(algorithm):
+        assert curvature is not None
+        eta = auto_eta.safe_eta(curvature, getattr(algorithm, name).fraction)
+        algorithm = with_values(algorithm, **{name: eta})
     if oracle.paired:
         oracle = with_one_draw(oracle, key)
     if oracle.start_y is not None:
@@ -102,15 +105,6 @@ def move(oracle: Oracle, algorithm: Algorithm, key: Key, state: Any, memory: Mem
     if curvature is not None:
         curvature = auto_eta.after_series(curvature, info.own.get("growth", 0.0))
     return state, Memory(curvature, memory.estimated | (info.norm_v > 0), _carried_on(oracle, key, state, memory)), info
-
-
-def with_known_eta(algorithm: Algorithm, curvature: auto_eta.Curvature | None) -> Algorithm:
-    """Return the method with a number in the place of "auto"."""
-    for name in auto_steps(algorithm):
-        assert curvature is not None
-        eta = auto_eta.safe_eta(curvature, getattr(algorithm, name).fraction)
-        algorithm = with_values(algorithm, **{name: eta})
-    return algorithm
 
 
 def _carried_on(oracle: Oracle, key: Key, state: Any, memory: Memory) -> PyTree:
@@ -188,8 +182,8 @@ def begin(problem: Traced, algorithm: Algorithm, stream: jax.Array, state: Any, 
     """Return the loop before the first step; what a step would tell is not known yet, only its shape."""
 
     def first(state: Any, memory: Memory) -> Info:
-        arrangement, state, memory = arranged(problem, algorithm, state, memory)
-        return _move(arrangement, with_known_eta(algorithm, memory.curvature), stream, state, memory)[-1]
+        arrangement, *arguments = arranged(problem, algorithm, state, memory)
+        return _move(arrangement, algorithm, stream, *arguments)[-1]
 
     told = jax.eval_shape(first, state, memory)
     info = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), told)
@@ -217,7 +211,7 @@ def advance(
     problem, state, memory = arranged(problem, algorithm, loop.state, loop.memory)
     loop = loop._replace(state=state, memory=memory)
 
-    def step(algorithm: Algorithm, loop: LoopState) -> LoopState:
+    def step(loop: LoopState) -> LoopState:
         state, memory, info = _move(problem, algorithm, stream, loop.state, loop.memory)
         grew = info.own.get("diverging", jnp.zeros((), bool)) & jnp.logical_not(warned)
         if memory.curvature is not None:
@@ -229,7 +223,7 @@ def advance(
         return loop.finite & ~loop.converged & ~loop.grew & (loop.state.k < stop)
 
     def stretch(loop: LoopState) -> LoopState:
-        """Look at the curvature, then take steps, all with the same eta, until it may have to be looked at again.
+        """Look at the curvature, then take steps until it may have to be looked at again.
 
         A branch inside every step would cost the cheapest methods a third of their time.
         """
@@ -244,11 +238,11 @@ def advance(
             assert curvature is not None
             return goes_on(loop) & ((now == k) | ((now < until) & ~grew(curvature.growth)))
 
-        return jax.lax.while_loop(on, partial(step, with_known_eta(algorithm, memory.curvature)), loop)
+        return jax.lax.while_loop(on, step, loop)
 
     no = jnp.zeros((), bool)
     loop = loop._replace(calls=_none(), finite=~no, converged=no, grew=no)
-    one_step = partial(step, algorithm) if loop.memory.curvature is None else stretch
+    one_step = step if loop.memory.curvature is None else stretch
     return problem.placed(turn_back(jax.lax.while_loop(goes_on, one_step, loop)))
 
 
