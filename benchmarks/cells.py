@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,19 @@ def table(
         there = [[row for row in here if row[key] == column] for column in columns]
         lines.append("| " + " | ".join([*map(str, place), *(means(some) if some else "" for some in there)]) + " |")
     return "\n".join(lines)
+
+
+def seeds(rows: Sequence[Row], names: Sequence[str], slow: Collection[str] = ()) -> str:
+    """Return how many seeds the cells of each table have, and in brackets those of slow rivals, if they are fewer."""
+    parts = []
+    for data in dict.fromkeys(row["data"] for row in rows):
+        counts: dict[bool, set[int]] = {False: set(), True: set()}
+        for cell, count in Counter(tuple(row[name] for name in names) for row in rows if row["data"] == data).items():
+            counts[cell[names.index("rival")] in slow].add(count)
+        fast, few = (" to ".join(map(str, sorted({min(some), max(some)}))) if some else "" for some in counts.values())
+        parts.append(f"{data}: {fast}" + (f" ({few})" if few not in ("", fast) else ""))
+    whose = f" (of {' and '.join(slow)} in brackets, where they are fewer)" if slow else ""
+    return f"Seeds{whose}: {'; '.join(parts)}."
 
 
 def arguments(doc: str | None, name: str, quick: str, seeds: int) -> tuple[argparse.Namespace, Path]:

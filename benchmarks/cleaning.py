@@ -13,12 +13,11 @@ on where it was stopped. All rivals are logistic regressions on the same feature
 
 import time
 import warnings
-from collections import Counter
 from importlib.util import find_spec
 
 import numpy as np
 import scipy.sparse
-from cells import Cells, arguments, table
+from cells import Cells, arguments, seeds, table
 from noise import DATA, KINDS, RATES, noisy_table
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -105,7 +104,7 @@ def markdown(rows):
             parts.append(np.mean([row["accuracy"] for row in there]))
         return " / ".join(f"{part:.3f}" for part in parts)
 
-    return f"{_seeds(rows)}\n\n{_cells(rows, means)}"
+    return f"{seeds(rows, ('rival', 'data', 'kind', 'rate'), SLOW)}\n\n{_cells(rows, means)}"
 
 
 def details(rows):
@@ -124,21 +123,6 @@ def _cells(rows, means):
 
 def _place(row):
     return list(DATA).index(row["data"]), list(KINDS).index(row["kind"]), row["rate"], row["seed"]
-
-
-def _seeds(rows):
-    """Return for each table how many seeds its cells have, and in brackets those of the slow rivals."""
-    parts = []
-    for data in (name for name in DATA if any(row["data"] == name for row in rows)):
-        here = [row for row in rows if row["data"] == data]
-        fast, slow = (_range(row for row in here if (row["rival"] in SLOW) == slow) for slow in (False, True))
-        parts.append(f"{data}: {fast}" + (f" ({slow})" if slow not in ("", fast) else ""))
-    return f"Seeds, and in brackets those of cv and cleanlab where they are fewer: {'; '.join(parts)}."
-
-
-def _range(rows):
-    counts = Counter((row["rival"], row["kind"], row["rate"]) for row in rows).values()
-    return " to ".join(str(number) for number in sorted({min(counts), max(counts)})) if counts else ""
 
 
 def won(rows):

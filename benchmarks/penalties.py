@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import noise
 import numpy as np
-from cells import Cells, arguments, table
+from cells import Cells, arguments, seeds, table
 from sklearn.datasets import load_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
@@ -170,7 +170,8 @@ def markdown(rows):
         present = [key for key in FORMATS if key in there[0]]
         return " / ".join(format(np.mean([row[key] for row in there]), FORMATS[key]) for key in present)
 
-    return table(("data",), rows, {"rival": list(RIVALS)}, means)
+    rows = sorted(rows, key=lambda row: list(DATA).index(row["data"]))
+    return f"{seeds(rows, ('rival', 'data'))}\n\n{table(('data',), rows, {'rival': list(RIVALS)}, means)}"
 
 
 def main():

@@ -27,7 +27,7 @@ def bare(monkeypatch):
     sys.modules.pop("bare", None)
 
 
-@pytest.mark.parametrize(("name", "stored"), [("penalties", "penalties-quick.jsonl"), ("cleaning", "cleaning.jsonl")])
+@pytest.mark.parametrize(("name", "stored"), [("penalties", "penalties.jsonl"), ("cleaning", "cleaning.jsonl")])
 def test_the_tables_of_the_estimators_are_what_was_measured(monkeypatch, name, stored):
     monkeypatch.syspath_prepend(FOLDER)
     benchmark = importlib.import_module(name)
@@ -35,6 +35,8 @@ def test_the_tables_of_the_estimators_are_what_was_measured(monkeypatch, name, s
     rows = [json.loads(line) for line in (docs / "measured" / stored).read_text().splitlines()]
     page = (docs / f"{name}.md").read_text()
     assert f"<!-- {name} -->\n{benchmark.markdown(rows)}\n<!-- end -->" in page
+    if name == "cleaning":
+        assert f"<!-- precision -->\n{benchmark.details(rows)}\n<!-- end -->" in page
     for commit in {row["commit"][:7] for row in rows}:
         assert f"commit {commit}" in page
     if name == "cleaning":

@@ -53,9 +53,9 @@ def texts() -> dict[Path, str]:
         "benchmark.md": {"rankings": ranking.told(_lines("benchmark"))},
         "cleaning.md": {
             "cleaning": cleaning.markdown(_lines("cleaning")) + "\n",
-            "cleaning-details": cleaning.details(_lines("cleaning")) + "\n",
+            "precision": cleaning.details(_lines("cleaning")) + "\n",
         },
-        "penalties.md": {"penalties": penalties.markdown(_lines("penalties-quick")) + "\n"},
+        "penalties.md": {"penalties": penalties.markdown(_lines("penalties")) + "\n"},
         "networks.md": {"recipes": _recipe.page(MEASURED / "recipes.json") + "\n"},
         "experiments.md": {name: told(page) for name, page in kept_pages(PAPER).items()},
         "../README.md": {"best": ranking.in_short(_lines("benchmark"), ("MRBO", "VRBO")) + "\n"},
