@@ -149,8 +149,8 @@ def _refuse_non_finite_rows(path: str, rows: Rows, or_else: str) -> None:
 
 
 def _strong(leaf: Any) -> Any:
-    strong = isinstance(leaf, np.ndarray) or (isinstance(leaf, jax.Array) and not leaf.weak_type)
-    return leaf if strong else jnp.array(leaf, dtype=jnp.asarray(leaf).dtype)
+    # An array of JAX, too, may share the memory of one of NumPy that the user goes on to change.
+    return leaf if isinstance(leaf, np.ndarray) else jnp.array(leaf, dtype=jnp.asarray(leaf).dtype)
 
 
 def as_variable(name: str, value: PyTree) -> PyTree:

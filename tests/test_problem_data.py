@@ -1,5 +1,6 @@
 """What a problem keeps of what it was given."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -22,6 +23,15 @@ def test_data_are_copied_before_the_problem_is_there(floats):
         buffer[:] = -1
         for kept in (problem.outer_data, problem.inner_data, problem.x0, start):
             assert float(kept.min()) == float(kept.max()) == i
+
+
+def test_a_start_does_not_share_the_memory_of_an_array_of_jax():
+    """Such an array may itself share that of one of NumPy, which is filled again."""
+    room = np.ones(4096 + 16, np.float32)
+    buffer = room[(-room.ctypes.data // 4) % 16 :][:4096]
+    start = as_variable("x0", jax.device_put(buffer))
+    buffer[:] = -1
+    assert float(start.min()) == float(start.max()) == 1
 
 
 def test_sparse_data_are_copied_too():
